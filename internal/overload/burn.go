@@ -1,0 +1,69 @@
+package overload
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// slice is how long work that yields runs between two yields.
+const slice = 100 * time.Microsecond
+
+// A Burner burns CPU by counted iterations, so that what a request costs does not depend on how much of a core the
+// process happens to get. It is safe for concurrent use.
+type Burner struct {
+	perMilli float64 // iterations in a millisecond of CPU
+	sink     atomic.Uint64
+}
+
+// Burn uses d of CPU in one piece, as a tight loop over data does.
+func (b *Burner) Burn(d time.Duration) {
+	b.sink.Store(spin(b.iterations(d)))
+}
+
+// BurnYielding uses d of CPU in slices of 0.1 ms and lets other goroutines run between them, as work that goes
+// through locks, channels and system calls does.
+func (b *Burner) BurnYielding(d time.Duration) {
+	for ; d > slice; d -= slice {
+		b.Burn(slice)
+		runtime.Gosched()
+	}
+	b.Burn(d)
+}
+
+func (b *Burner) iterations(d time.Duration) int {
+	return int(b.perMilli * float64(d) / float64(time.Millisecond))
+}
+
+//go:noinline
+func spin(n int) uint64 {
+	x := uint64(n) | 1
+	for range n {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+	}
+	return x
+}
+
+// calibrate returns how many iterations of spin use a millisecond of CPU. It measures the CPU time of its thread, not
+// the wall clock, so that neither a quota nor a neighbour falsifies it, and takes the fastest of many trials.
+func calibrate() float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const iterations = 400_000
+	best := time.Duration(1<<63 - 1)
+	var used time.Duration
+	for range 100 {
+		before := threadCPU()
+		spin(iterations)
+		took := threadCPU() - before
+		if took > 0 {
+			best = min(best, took)
+		}
+		if used += took; used > 60*time.Millisecond {
+			break
+		}
+	}
+	return iterations / (float64(best) / float64(time.Millisecond))
+}

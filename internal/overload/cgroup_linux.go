@@ -1,0 +1,163 @@
+package overload
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// period is the span over which a quota is given out, the default of container runtimes.
+const period = 100 * time.Millisecond
+
+// A cgroup is the control group of one server process.
+type cgroup struct {
+	dirs  []string // to remove at the end, the first of them holds the quota
+	v2    bool
+	quota float64
+}
+
+// newCgroup makes a control group that may use quota CPUs. The error says why it could not.
+func newCgroup(quota float64) (*cgroup, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("spillway-overload-%d", os.Getpid())
+	cpu, v2 := cpuHierarchy(mounts)
+	if cpu == "" {
+		return nil, errors.New("no cgroup file system with a cpu controller is mounted")
+	}
+	g := &cgroup{v2: v2, quota: quota}
+	controllers := []string{""}
+	if !v2 {
+		controllers = []string{"cpu", "cpuacct"} // without cpuacct the server could not read its own usage
+	}
+	for _, controller := range controllers {
+		dir, err := g.make(mountOf(mounts, controller), ownPath(own, controller), name)
+		if err != nil {
+			g.remove()
+			return nil, err
+		}
+		if len(g.dirs) == 0 || g.dirs[0] != dir {
+			g.dirs = append(g.dirs, dir)
+		}
+	}
+	if err := g.setQuota(); err != nil {
+		g.remove()
+		return nil, err
+	}
+	return g, nil
+}
+
+// make creates a group below the own one or, where that is not allowed, beside it.
+func (g *cgroup) make(mount, path, name string) (string, error) {
+	if mount == "" {
+		return "", errors.New("no cgroup file system with a cpuacct controller is mounted")
+	}
+	var failed error
+	for _, parent := range []string{path, filepath.Dir(path), "/"} {
+		dir := filepath.Join(mount, parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			failed = err
+			continue
+		}
+		if !g.v2 {
+			return dir, nil
+		}
+		if _, failed = os.Stat(filepath.Join(dir, "cpu.max")); failed == nil {
+			return dir, nil
+		}
+		_ = os.Remove(dir) // made a moment ago, and useless
+	}
+	return "", failed
+}
+
+func (g *cgroup) setQuota() error {
+	us := strconv.Itoa(int(g.quota * float64(period.Microseconds())))
+	all := strconv.Itoa(int(period.Microseconds()))
+	if g.v2 {
+		return writeFile(g.dirs[0], "cpu.max", us+" "+all)
+	}
+	if err := writeFile(g.dirs[0], "cpu.cfs_period_us", all); err != nil {
+		return err
+	}
+	return writeFile(g.dirs[0], "cpu.cfs_quota_us", us)
+}
+
+// add moves a process into the group.
+func (g *cgroup) add(pid int) error {
+	for _, dir := range g.dirs {
+		if err := writeFile(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the group. A group whose last process has just ended may be busy for a moment.
+func (g *cgroup) remove() {
+	if g == nil {
+		return
+	}
+	for _, dir := range g.dirs {
+		for range 50 {
+			if err := os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+func writeFile(dir, name, value string) error {
+	return os.WriteFile(filepath.Join(dir, name), []byte(value), 0o644) //nolint:gosec // a kernel file, its mode is not ours
+}
+
+// cpuHierarchy finds the file system with the cpu controller: version 1 if it has one of its own, else version 2.
+func cpuHierarchy(mounts []byte) (dir string, v2 bool) {
+	if dir = mountOf(mounts, "cpu"); dir != "" {
+		return dir, false
+	}
+	return mountOf(mounts, ""), true
+}
+
+// mountOf returns where a version 1 controller is mounted, or version 2 for "".
+func mountOf(mounts []byte, controller string) string {
+	for sc := bufio.NewScanner(bytes.NewReader(mounts)); sc.Scan(); {
+		left, right, ok := strings.Cut(sc.Text(), " - ")
+		before, after := strings.Fields(left), strings.Fields(right)
+		if !ok || len(before) < 5 || len(after) < 3 {
+			continue
+		}
+		switch {
+		case controller == "" && after[0] == "cgroup2":
+			return before[4]
+		case controller != "" && after[0] == "cgroup" && slices.Contains(strings.Split(after[2], ","), controller):
+			return before[4]
+		}
+	}
+	return ""
+}
+
+// ownPath returns this process's group of a version 1 controller, or of version 2 for "".
+func ownPath(own []byte, controller string) string {
+	for sc := bufio.NewScanner(bytes.NewReader(own)); sc.Scan(); {
+		parts := strings.SplitN(sc.Text(), ":", 3)
+		if len(parts) == 3 && (controller == "" && parts[0] == "0" || controller != "" && slices.Contains(strings.Split(parts[1], ","), controller)) {
+			return parts[2]
+		}
+	}
+	return "/"
+}

@@ -1,0 +1,152 @@
+package overload
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// childEnv carries the orders to a process that shall be the server.
+const childEnv = "SPILLWAY_OVERLOAD_SERVER"
+
+// beat is how often the server shows its own view.
+const beat = 100 * time.Millisecond
+
+// childOrders is what the parent asks of the server process.
+type childOrders struct {
+	Guard    string  `json:"guard"`
+	Work     string  `json:"work"`
+	PerMilli float64 `json:"per_milli"` // iterations per millisecond of CPU; 0 asks the server to find out
+}
+
+// childReady is the first line the server writes.
+type childReady struct {
+	Addr     string  `json:"addr"`
+	PerMilli float64 `json:"per_milli"`
+}
+
+// A ServerSample is the server's own view at one moment.
+type ServerSample struct {
+	T          float64 `json:"t"`                      // seconds since the guard's run began
+	CPUTime    float64 `json:"cpu_s"`                  // CPU the process has used so far, seconds
+	Running    int64   `json:"running"`                // requests inside the work
+	Arrived    int64   `json:"arrived"`                // requests that have reached the handler so far
+	Started    int64   `json:"started"`                // requests that have reached the work so far
+	Goroutines int     `json:"goroutines"`             // one for each connection accepted, and a few
+	SchedP99   float64 `json:"sched_p99_ms,omitempty"` // p99 of the wait in the Go run queue since the last sample
+	View
+
+	UnixNano int64 `json:"at,omitempty"`
+}
+
+// IsChild reports whether this process was started to be the server of a run.
+func IsChild() bool { return os.Getenv(childEnv) != "" }
+
+// runChild serves until standard input ends, and so can never outlive its parent.
+func (c *Config) runChild(in io.Reader, out io.Writer) error {
+	var o childOrders
+	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &o); err != nil {
+		return fmt.Errorf("overload: orders: %w", err)
+	}
+	_ = renice(0) // the parent may have raised its own priority; where it could not, there is nothing to undo
+	stdin := bufio.NewReader(in)
+	if _, err := stdin.ReadString('\n'); err != nil { // the parent says when the process is in its control group
+		return err
+	}
+	s, err := c.newServer(o)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(out)
+	if err := enc.Encode(childReady{Addr: l.Addr().String(), PerMilli: s.burner.perMilli}); err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	go func() {
+		srv := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+		failed <- srv.Serve(l)
+	}()
+	go func() { failed <- s.show(enc) }()
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		failed <- nil
+	}()
+	return <-failed
+}
+
+// server is the outermost handler: it counts, and hands on to the guard.
+type server struct {
+	burner           *Burner
+	guarded          http.Handler
+	stats            StatsFunc
+	arrived, started atomic.Int64
+	running          atomic.Int64
+}
+
+func (c *Config) newServer(o childOrders) (*server, error) {
+	guard, err := c.guard(o.Guard)
+	if err != nil {
+		return nil, err
+	}
+	work, err := c.work(o.Work)
+	if err != nil {
+		return nil, err
+	}
+	if o.PerMilli == 0 {
+		o.PerMilli = calibrate()
+	}
+	s := &server{burner: &Burner{perMilli: o.PerMilli}}
+	do := work.New(s.burner)
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.started.Add(1)
+		s.running.Add(1)
+		defer s.running.Add(-1)
+		do.ServeHTTP(w, r)
+	})
+	s.guarded, s.stats, err = guard.Wrap(counted)
+	if err != nil {
+		return nil, fmt.Errorf("overload: guard %s: %w", guard.Name, err)
+	}
+	return s, nil
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.arrived.Add(1)
+	s.guarded.ServeHTTP(w, r)
+}
+
+// show writes a ServerSample every beat. In a jammed server it waits for its turn like every goroutine, so each line
+// carries the time at which it was taken.
+func (s *server) show(enc *json.Encoder) error {
+	waits := newSchedWaits()
+	for range time.Tick(beat) {
+		sample := ServerSample{
+			UnixNano:   time.Now().UnixNano(),
+			CPUTime:    processCPU().Seconds(),
+			Running:    s.running.Load(),
+			Arrived:    s.arrived.Load(),
+			Started:    s.started.Load(),
+			Goroutines: runtime.NumGoroutine(),
+			SchedP99:   waits.p99() * 1e3,
+		}
+		if s.stats != nil {
+			sample.View = s.stats()
+		}
+		if err := enc.Encode(sample); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package overload
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The client's side of the bargain.
+const (
+	slo      = 500 * time.Millisecond // an answer that comes later is worthless
+	deadline = time.Second            // then the client gives up
+)
+
+// maxInFlight bounds how many requests the generator has open at once.
+const maxInFlight = 4096
+
+// A kind says how one request ended.
+type kind uint8
+
+const (
+	pending  kind = iota
+	answered      // 2xx
+	refused       // 429 or 503
+	timeout       // nothing came within the deadline
+	failed        // anything else, a broken connection for one
+	unsent        // the generator had reached its bound
+)
+
+// A sample is one request. Latency counts from the intended send time, not from when the generator came to it.
+type sample struct {
+	at      time.Duration // intended send time, since the run began
+	lag     time.Duration // how much later it was really sent
+	latency time.Duration
+	kind    kind
+}
+
+func (s *sample) good() bool { return s.kind == answered && s.latency <= slo }
+
+// schedule draws the send times of a Poisson stream of rate requests per second that lasts d.
+func schedule(rng *rand.Rand, rate float64, d time.Duration) []time.Duration {
+	out := make([]time.Duration, 0, int(rate*d.Seconds()*1.1)+16)
+	for t := 0.0; ; {
+		t += rng.ExpFloat64() / rate
+		if t >= d.Seconds() {
+			return out
+		}
+		out = append(out, time.Duration(t*float64(time.Second)))
+	}
+}
+
+// tally counts requests while a run goes on.
+type tally struct{ sent, ended, good, refused, timeouts atomic.Int64 }
+
+// A generator sends requests at times fixed beforehand, whether or not earlier ones have been answered.
+type generator struct {
+	client *client
+	base   time.Time // sample times count from here
+	counts tally
+	open   atomic.Int64
+	wg     sync.WaitGroup
+}
+
+// run sends one request at from+t for each t of times. It returns when the last one is sent; the samples are complete
+// only after wait.
+func (g *generator) run(ctx context.Context, from time.Duration, times []time.Duration) []sample {
+	samples := make([]sample, len(times))
+	for i := range samples {
+		at := from + times[i]
+		if !sleepUntil(ctx, g.base.Add(at)) {
+			return samples[:i]
+		}
+		s := &samples[i]
+		s.at = at
+		g.counts.sent.Add(1)
+		if g.open.Load() >= maxInFlight {
+			s.kind = unsent
+			g.counts.ended.Add(1)
+			continue
+		}
+		g.open.Add(1)
+		g.wg.Go(func() { g.one(s) })
+	}
+	return samples
+}
+
+func (g *generator) one(s *sample) {
+	intended := g.base.Add(s.at)
+	s.lag = time.Since(intended)
+	status, err := g.client.do(intended.Add(deadline))
+	s.latency = time.Since(intended)
+	s.kind = kindOf(status, err)
+	g.open.Add(-1)
+	switch {
+	case s.good():
+		g.counts.good.Add(1)
+	case s.kind == refused:
+		g.counts.refused.Add(1)
+	case s.kind == timeout:
+		g.counts.timeouts.Add(1)
+	}
+	g.counts.ended.Add(1)
+}
+
+func kindOf(status int, err error) kind {
+	switch {
+	case err != nil && timedOut(err):
+		return timeout
+	case err != nil:
+		return failed
+	case status == 503 || status == 429:
+		return refused
+	case status >= 200 && status < 300:
+		return answered
+	}
+	return failed
+}
+
+// wait blocks until every request has ended, which takes at most the deadline.
+func (g *generator) wait() { g.wg.Wait() }
+
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	d := time.Until(t)
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// closedLoop returns how many requests a second the server answers when workers clients each send the next request as
+// soon as they have the answer to the last.
+func closedLoop(ctx context.Context, c *client, workers int, warm, d time.Duration) float64 {
+	ctx, cancel := context.WithTimeout(ctx, warm+d)
+	defer cancel()
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if status, err := c.do(time.Now().Add(10 * time.Second)); err == nil && status == 200 {
+					done.Add(1)
+				} else {
+					sleepUntil(ctx, time.Now().Add(10*time.Millisecond))
+				}
+			}
+		})
+	}
+	sleepUntil(ctx, time.Now().Add(warm))
+	start, before := time.Now(), done.Load()
+	<-ctx.Done()
+	rate := float64(done.Load()-before) / time.Since(start).Seconds()
+	wg.Wait()
+	return rate
+}

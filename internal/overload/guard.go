@@ -1,0 +1,106 @@
+package overload
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A Guard is one way to protect the server, to be measured against the others.
+type Guard struct {
+	// Name is how the -guards flag and the results call it.
+	Name string
+
+	// Wrap puts the guard around the handler that does the work. It runs in the server process, after the process has been
+	// moved to its control group. The StatsFunc may be nil if the guard has nothing to show.
+	Wrap func(http.Handler) (http.Handler, StatsFunc, error)
+}
+
+// A StatsFunc returns what a guard believes at this moment. It is called ten times a second, by one goroutine.
+type StatsFunc func() View
+
+// A View is what a guard believes at one moment. A nil field is not known, or is nothing this guard has.
+type View struct {
+	CPURaw      *float64 `json:"cpu_raw,omitempty"`      // last reading, as a fraction of what the process may use
+	CPUSmoothed *float64 `json:"cpu_smoothed,omitempty"` // the same, smoothed
+	Limit       *float64 `json:"limit,omitempty"`        // how many requests it would let in at once
+	InFlight    *float64 `json:"in_flight,omitempty"`    // how many it has let in and not seen end
+	Overloaded  *bool    `json:"overloaded,omitempty"`
+	Reason      string   `json:"reason,omitempty"` // why it believes itself overloaded, or why it refused last
+	Admitted    *int64   `json:"admitted,omitempty"`
+	Refused     *int64   `json:"refused,omitempty"`
+
+	// Extra holds further figures of this guard by name, such as a learned latency.
+	Extra map[string]float64 `json:"extra,omitempty"`
+}
+
+// Known returns a pointer to v, for the fields of a [View].
+func Known[T any](v T) *T { return &v }
+
+// None is the guard that guards nothing: the bare server.
+func None() Guard {
+	return Guard{Name: "none", Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) { return h, nil, nil }}
+}
+
+// Fixed is the guard that refuses with 503 what would exceed limit requests in flight. With the limit that suits a
+// work best it is the yardstick for what an adaptive guard can reach.
+func Fixed(limit int) Guard {
+	return Guard{Name: "fixed:" + strconv.Itoa(limit), Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) {
+		if limit < 1 {
+			return nil, nil, fmt.Errorf("overload: fixed: limit must be at least 1, got %d", limit)
+		}
+		f := &fixed{next: h, limit: int64(limit)}
+		return f, f.view, nil
+	}}
+}
+
+type fixed struct {
+	next              http.Handler
+	limit             int64
+	inFlight          atomic.Int64
+	admitted, refused atomic.Int64
+}
+
+func (f *fixed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer f.inFlight.Add(-1)
+	if f.inFlight.Add(1) > f.limit {
+		f.refused.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	f.admitted.Add(1)
+	f.next.ServeHTTP(w, r)
+}
+
+func (f *fixed) view() View {
+	return View{
+		Limit:    Known(float64(f.limit)),
+		InFlight: Known(float64(f.inFlight.Load())),
+		Admitted: Known(f.admitted.Load()),
+		Refused:  Known(f.refused.Load()),
+	}
+}
+
+// guard finds a guard by name: none, fixed:N, or one of c.Guards.
+func (c *Config) guard(name string) (Guard, error) {
+	if name == "none" {
+		return None(), nil
+	}
+	if n, ok := strings.CutPrefix(name, "fixed:"); ok {
+		limit, err := strconv.Atoi(n)
+		if err != nil || limit < 1 {
+			return Guard{}, fmt.Errorf("overload: guard %q: the limit must be a number of at least 1", name)
+		}
+		return Fixed(limit), nil
+	}
+	known := []string{"none", "fixed:N"}
+	for _, g := range c.Guards {
+		if g.Name == name {
+			return g, nil
+		}
+		known = append(known, g.Name)
+	}
+	return Guard{}, fmt.Errorf("overload: no guard %q; there are %s", name, strings.Join(known, ", "))
+}

@@ -1,0 +1,251 @@
+package overload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Config is what a program offers to be measured.
+type Config struct {
+	// Guards can be chosen by -guards, beside none and fixed:N, which are always there.
+	Guards []Guard
+
+	// Works can be chosen by -work, beside those of [Works].
+	Works []Work
+
+	// DefaultGuards is the default of -guards. If it is empty, that is "none".
+	DefaultGuards string
+}
+
+// Main is the whole program: it reads the flags, runs, prints, and returns the exit status. The server process is this
+// program started once more, so the caller must come here before it does anything else.
+func Main(c Config) int {
+	if IsChild() {
+		if err := c.runChild(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := c.Run(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// Run is [Main] for the parent process, with the arguments and the output given.
+func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := c.parse(args, out)
+	if err != nil {
+		return err
+	}
+	run, err := c.measure(ctx, o, newProgress(out))
+	if err != nil {
+		return err
+	}
+	writeTable(out, run)
+	if o.json != "" {
+		if err := writeJSON(o.json, run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// options are the flags, parsed and checked.
+type options struct {
+	loads   []float64
+	guards  []string
+	seconds time.Duration
+	settle  time.Duration
+	work    string
+	quota   float64
+	seed    uint64
+	recheck bool
+	json    string
+	report  string
+}
+
+func (c *Config) parse(args []string, out io.Writer) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("overload", flag.ContinueOnError)
+	fs.SetOutput(out)
+	guards := c.DefaultGuards
+	if guards == "" {
+		guards = "none"
+	}
+	var known []string
+	for _, g := range c.Guards {
+		known = append(known, g.Name)
+	}
+	var works []string
+	for _, w := range append(Works(), c.Works...) {
+		works = append(works, "\n"+w.Name+": "+w.About)
+	}
+	loads := fs.String("loads", "0.5,0.9,2,5,10,0.5", "loads to run in order, as multiples of the capacity")
+	fs.StringVar(&guards, "guards", guards, "guards to run in order: none, fixed:N, "+strings.Join(known, ", "))
+	seconds := fs.Float64("seconds", 6, "how long each load lasts, in seconds")
+	settle := fs.Float64("settle", 2, "how long the light load before each step lasts, in seconds; 0 leaves it out")
+	fs.StringVar(&o.work, "work", "cpu", "what the server does for a request:"+strings.Join(works, ""))
+	fs.Float64Var(&o.quota, "quota", 0.4, "how many CPUs the server may use, through a control group; 0 sets no limit")
+	fs.Uint64Var(&o.seed, "seed", 1, "seed of the arrival times")
+	fs.BoolVar(&o.recheck, "recheck", true, "measure the capacity again at the end, to show how steady the machine was")
+	fs.StringVar(&o.json, "json", "", "write the figures to this file")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("overload: unexpected argument %q", fs.Arg(0))
+	}
+	o.guards = strings.Split(guards, ",")
+	o.seconds = time.Duration(*seconds * float64(time.Second))
+	o.settle = time.Duration(*settle * float64(time.Second))
+	for _, s := range strings.Split(*loads, ",") {
+		load, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return nil, fmt.Errorf("overload: -loads: %q is not a number", s)
+		}
+		o.loads = append(o.loads, load)
+	}
+	return o, o.check(c)
+}
+
+// The bounds keep a slip of the finger from becoming a flood.
+const (
+	maxLoad    = 50
+	maxSeconds = 10 * time.Minute
+)
+
+func (o *options) check(c *Config) error {
+	for _, load := range o.loads {
+		if !(load > 0 && load <= maxLoad) {
+			return fmt.Errorf("overload: -loads: must be above 0 and at most %d, got %g", maxLoad, load)
+		}
+	}
+	for _, name := range o.guards {
+		if _, err := c.guard(name); err != nil {
+			return err
+		}
+	}
+	if _, err := c.work(o.work); err != nil {
+		return err
+	}
+	if o.seconds <= 0 || o.seconds > maxSeconds {
+		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxSeconds, o.seconds)
+	}
+	if o.settle < 0 || o.settle > maxSeconds {
+		return fmt.Errorf("overload: -settle: must be 0 to %v, got %v", maxSeconds, o.settle)
+	}
+	if !(o.quota >= 0 && o.quota <= 1) {
+		return fmt.Errorf("overload: -quota: must be 0 to 1, since the server has GOMAXPROCS=1, got %g", o.quota)
+	}
+	return nil
+}
+
+// measure carries out the whole run.
+func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, error) {
+	r := &runner{config: c, opts: o, progress: p}
+	run := r.describe()
+	if o.quota > 0 {
+		var err error
+		if r.group, err = newCgroup(o.quota); err != nil {
+			run.Quota = 0
+			run.note(p, "no control group could be made (%v): the server has GOMAXPROCS=1 and shares its core with whoever runs there", err)
+		} else {
+			defer r.group.remove()
+			run.note(p, "the server runs with GOMAXPROCS=1 in a control group of its own, limited to %g CPU", o.quota)
+		}
+	}
+	if err := renice(-10); err == nil {
+		defer func() { _ = renice(0) }() // back to where it was
+		run.note(p, "the generator runs at niceness -10")
+	}
+	if err := r.all(ctx, run); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+func (r *runner) all(ctx context.Context, run *Run) (err error) {
+	r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
+	if r.capacity, err = r.capacityOf(ctx, capacityTime); err != nil {
+		return err
+	}
+	if r.capacity < 1 {
+		return fmt.Errorf("overload: the bare server answers %.2f requests a second: nothing can be measured with that", r.capacity)
+	}
+	run.Capacity = r.capacity
+	r.progress.line("capacity: %.0f requests a second", r.capacity)
+	for _, name := range r.opts.guards {
+		results, series, err := r.guard(ctx, name)
+		if err != nil {
+			return err
+		}
+		run.Results = append(run.Results, results...)
+		run.Series = append(run.Series, series)
+	}
+	if r.opts.recheck {
+		if run.CapacityAfter, err = r.capacityOf(ctx, recheckTime); err != nil {
+			return err
+		}
+		if moved := run.CapacityAfter/run.Capacity - 1; math.Abs(moved) > 0.1 {
+			run.note(r.progress, "the capacity has moved by %+.0f %% during the run: the machine was not steady, take the figures with care", 100*moved)
+		}
+	}
+	run.warn(r.progress)
+	return nil
+}
+
+func (r *runner) describe() *Run {
+	work, _ := r.config.work(r.opts.work) // checked with the flags
+	return &Run{
+		Work: work.Name, WorkAbout: work.About, Quota: r.opts.quota, Seconds: r.opts.seconds.Seconds(), Seed: r.opts.seed,
+		SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
+		Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+	}
+}
+
+func (run *Run) note(p *progress, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	run.Notes = append(run.Notes, text)
+	p.line("%s", text)
+}
+
+// warn says where the generator, not the server, may have made the figures.
+func (run *Run) warn(p *progress) {
+	for _, r := range run.Results {
+		if r.SendLagP99 > 20 {
+			run.note(p, "%s at %gx: the generator was up to %.0f ms late (p99)", r.Guard, r.Load, r.SendLagP99)
+		}
+		if r.Unsent > 0 {
+			run.note(p, "%s at %gx: %d requests were not sent, %d were open already", r.Guard, r.Load, r.Unsent, maxInFlight)
+		}
+	}
+}
+
+func writeJSON(name string, run *Run) error {
+	data, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(data, '\n'), 0o644) //nolint:gosec // figures are no secret
+}

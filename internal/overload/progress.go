@@ -1,0 +1,125 @@
+package overload
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// progress tells a person what is going on: one rewritten line on a terminal, now and then a plain line elsewhere.
+type progress struct {
+	out      io.Writer
+	terminal bool
+
+	mu   sync.Mutex
+	live int // length of the line to be rewritten
+}
+
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out}
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			p.terminal = info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+		}
+	}
+	return p
+}
+
+// line writes a line that stays.
+func (p *progress) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// rewrite shows text in the line that is replaced by what comes next.
+func (p *progress) rewrite(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(p.live-len(text), 0)))
+	p.live = len(text)
+}
+
+func (p *progress) clear() {
+	if p.live > 0 {
+		fmt.Fprintf(p.out, "\r%s\r", strings.Repeat(" ", p.live))
+		p.live = 0
+	}
+}
+
+// watch follows a stretch until the returned function is called, which says how it went.
+func (p *progress) watch(g *guardRun, span Span) (stop func()) {
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	first := g.gen.counts.read()
+	start := time.Now()
+	if p.terminal {
+		wg.Go(func() { p.follow(g, span, done) })
+	}
+	return func() {
+		close(done)
+		wg.Wait()
+		if span.Settle {
+			return
+		}
+		p.line("%s", describe(g, span, g.gen.counts.read().minus(first), time.Since(start)))
+	}
+}
+
+func (p *progress) follow(g *guardRun, span Span, done chan struct{}) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	const back = 5 // beats over which the rates are taken: one second
+	last := make([]counts, 0, 64)
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			last = append(last, g.gen.counts.read())
+			if n := len(last); n > 1 {
+				from := max(n-1-back, 0)
+				over := time.Duration(n-1-from) * 200 * time.Millisecond
+				p.rewrite(describe(g, span, last[n-1].minus(last[from]), over))
+			}
+		}
+	}
+}
+
+func describe(g *guardRun, span Span, c counts, over time.Duration) string {
+	text := fmt.Sprintf("%-10s %4gx  %5.0f/s sent  goodput %3.0f %%  refused %3.0f %%  timed out %3.0f %%",
+		g.guard, span.Load, float64(c.sent)/over.Seconds(), 100*float64(c.good)/over.Seconds()/g.capacity,
+		100*share(c.refused, c.ended), 100*share(c.timeouts, c.ended))
+	if span.Settle {
+		text += "  (settling)"
+	}
+	if s, ok := g.process.latest(); ok {
+		text += fmt.Sprintf("  at work %d", s.Running)
+		if s.Limit != nil {
+			text += fmt.Sprintf(" of %.0f", *s.Limit)
+		}
+	}
+	return text
+}
+
+// counts is a reading of a tally.
+type counts struct{ sent, ended, good, refused, timeouts int64 }
+
+func (t *tally) read() counts {
+	return counts{t.sent.Load(), t.ended.Load(), t.good.Load(), t.refused.Load(), t.timeouts.Load()}
+}
+
+func (c counts) minus(d counts) counts {
+	return counts{c.sent - d.sent, c.ended - d.ended, c.good - d.good, c.refused - d.refused, c.timeouts - d.timeouts}
+}
+
+func share(n, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}

@@ -1,0 +1,211 @@
+package overload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	lightLoad    = 0.5             // what each step begins from, as a multiple of the capacity
+	capacityWarm = time.Second     // before the capacity is counted
+	capacityTime = 3 * time.Second // while it is counted
+	recheckTime  = 2 * time.Second // when it is counted again at the end
+	healthyShare = 0.8             // of the light load answered in time: then the next step may begin
+	maxSettles   = 2               // how often to wait for that before a new server is taken
+)
+
+// A runner carries out one Run.
+type runner struct {
+	config   *Config
+	opts     *options
+	progress *progress
+	group    *cgroup
+	perMilli float64
+	capacity float64
+}
+
+// capacityOf measures the bare server in a process of its own.
+func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, error) {
+	work, err := r.config.work(r.opts.work)
+	if err != nil {
+		return 0, err
+	}
+	p, err := r.start(ctx, "none")
+	if err != nil {
+		return 0, err
+	}
+	defer p.stop()
+	r.perMilli = p.ready.PerMilli
+	c := newClient(p.ready.Addr)
+	defer c.close()
+	workers := work.Workers
+	if workers == 0 {
+		workers = 8
+	}
+	return closedLoop(ctx, c, workers, capacityWarm, d), ctx.Err()
+}
+
+func (r *runner) start(ctx context.Context, guard string) (*process, error) {
+	return startProcess(ctx, childOrders{Guard: guard, Work: r.opts.work, PerMilli: r.perMilli}, r.group)
+}
+
+// A guardRun is the run of one guard through all loads.
+type guardRun struct {
+	*runner
+	guard     string
+	rng       *rand.Rand
+	base      time.Time
+	now       time.Duration // where the schedule stands
+	process   *process
+	gen       *generator
+	ended     []ServerSample // of servers that have been replaced
+	stretches []*stretch
+}
+
+func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, error) {
+	g := &guardRun{runner: r, guard: name, rng: rand.New(rand.NewPCG(r.opts.seed, 1))} //nolint:gosec // repeatable, not secret
+	g.base = time.Now()
+	if err := g.fresh(ctx); err != nil {
+		return nil, Series{}, err
+	}
+	defer func() { g.retire() }()
+	for i, load := range r.opts.loads {
+		fresh, err := g.settle(ctx, i, load)
+		if err != nil {
+			return nil, Series{}, err
+		}
+		g.load(ctx, load, r.opts.seconds, fresh)
+	}
+	g.gen.wait()
+	g.retire()
+	results, series := g.reduce()
+	return results, series, ctx.Err()
+}
+
+// fresh replaces the server by a new one. The clock goes on.
+func (g *guardRun) fresh(ctx context.Context) error {
+	g.retire()
+	p, err := g.start(ctx, g.guard)
+	if err != nil {
+		return err
+	}
+	g.process = p
+	g.gen = &generator{client: newClient(p.ready.Addr), base: g.base}
+	g.now = time.Since(g.base)
+	return nil
+}
+
+func (g *guardRun) retire() {
+	if g.process == nil {
+		return
+	}
+	g.gen.wait()
+	g.gen.client.close()
+	g.process.stop()
+	g.ended = append(g.ended, g.process.since(g.base)...)
+	g.process = nil
+}
+
+// settle lets the server run at the light load before a step up. If it does not come back to health, a new one takes
+// its place, so that each step is measured and not the one before it.
+func (g *guardRun) settle(ctx context.Context, i int, load float64) (fresh bool, err error) {
+	d := g.opts.settle
+	if d == 0 || load <= lightLoad || i > 0 && g.opts.loads[i-1] <= lightLoad {
+		return false, nil
+	}
+	if i == 0 {
+		g.light(ctx, d)
+		return false, nil
+	}
+	for range maxSettles {
+		if g.light(ctx, d) >= healthyShare {
+			return false, nil
+		}
+	}
+	if err := g.fresh(ctx); err != nil {
+		return true, err
+	}
+	g.light(ctx, d)
+	return true, ctx.Err()
+}
+
+// light runs the light load for d and returns which share of its last half was answered in time.
+func (g *guardRun) light(ctx context.Context, d time.Duration) float64 {
+	g.stretch(ctx, lightLoad, d/2, Span{Settle: true})
+	sent, good := g.gen.counts.sent.Load(), g.gen.counts.good.Load()
+	g.stretch(ctx, lightLoad, d-d/2, Span{Settle: true})
+	sent, good = g.gen.counts.sent.Load()-sent, g.gen.counts.good.Load()-good
+	if sent == 0 {
+		return 1
+	}
+	return float64(good) / float64(sent)
+}
+
+func (g *guardRun) load(ctx context.Context, load float64, d time.Duration, fresh bool) {
+	g.stretch(ctx, load, d, Span{Fresh: fresh})
+}
+
+// stretch runs one constant load for d.
+func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) {
+	from, to := g.now, g.now+d
+	g.now = to
+	span.Load, span.Start, span.End = load, from.Seconds(), to.Seconds()
+	times := schedule(g.rng, load*g.capacity, d)
+	stop := g.progress.watch(g, span)
+	samples := g.gen.run(ctx, from, times)
+	sleepUntil(ctx, g.base.Add(to))
+	stop()
+	g.stretches = append(g.stretches, &stretch{Span: span, from: from, to: to, samples: samples})
+}
+
+// reduce turns what was recorded into figures. It must run after the last request has ended.
+func (g *guardRun) reduce() ([]Result, Series) {
+	series := Series{Guard: g.guard, Server: g.ended}
+	var (
+		results []Result
+		all     []sample
+		before  *time.Duration
+	)
+	for i, l := range g.stretches {
+		series.Spans = append(series.Spans, l.Span)
+		all = append(all, l.samples...)
+		if l.Settle {
+			continue
+		}
+		res := l.result(g.guard, g.capacity)
+		if l.Load <= lightLoad && before == nil && res.P99All != nil {
+			before = Known(time.Duration(*res.P99All * float64(time.Millisecond)))
+		}
+		if before != nil && l.Load > 1 {
+			if rest := g.restAfter(i); rest != nil {
+				res.Recovered = rest.recovered(*before)
+			}
+		}
+		results = append(results, res)
+	}
+	series.Points = points(all, g.now)
+	return results, series
+}
+
+// restAfter joins the stretches of light load that followed stretch i on the same server.
+func (g *guardRun) restAfter(i int) *stretch {
+	var rest *stretch
+	for _, l := range g.stretches[i+1:] {
+		if l.Load > lightLoad || rest != nil && l.from != rest.to {
+			break
+		}
+		if rest == nil {
+			rest = &stretch{from: l.from}
+		}
+		rest.to = l.to
+		rest.samples = append(rest.samples, l.samples...)
+	}
+	return rest
+}
+
+// settleText says for the notes how the loads were put together.
+func (r *runner) settleText() string {
+	return fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, r.opts.settle)
+}

@@ -1,0 +1,114 @@
+package overload
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A Work is what the server does for one request.
+type Work struct {
+	// Name is how the -work flag calls it.
+	Name string
+
+	// About says in one line what it stands for.
+	About string
+
+	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.
+	Workers int
+
+	// New returns the handler; it runs in the server process.
+	New func(*Burner) http.Handler
+}
+
+// Works returns the built-in works. None of them looks at the request's context: like most services they finish what
+// they began, even if the client has gone.
+func Works() []Work {
+	return []Work{
+		{
+			Name:  "cpu",
+			About: "2 ms of CPU that yields every 0.1 ms, as a service that goes through locks, channels and system calls",
+			New:   each(func(b *Burner) { b.BurnYielding(2 * time.Millisecond) }),
+		},
+		{
+			Name:  "cpusolid",
+			About: "2 ms of CPU in one piece, as encoding, compression or cryptography; whoever comes meanwhile waits",
+			New:   each(func(b *Burner) { b.Burn(2 * time.Millisecond) }),
+		},
+		{
+			Name:    "io",
+			About:   "1 ms of CPU around a wait of 20 ms, as a service that calls another one",
+			Workers: 64,
+			New: each(func(b *Burner) {
+				b.BurnYielding(500 * time.Microsecond)
+				time.Sleep(20 * time.Millisecond)
+				b.BurnYielding(500 * time.Microsecond)
+			}),
+		},
+		{
+			Name:    "db",
+			About:   "25 ms in one of 8 slots, as a pool of database connections: overloaded while the CPU idles",
+			Workers: 32,
+			New:     pool(8, 25*time.Millisecond),
+		},
+		{
+			Name:  "mixed",
+			About: "9 of 10 requests take 0.7 ms of CPU, the tenth 14 ms, as a service with a few heavy routes",
+			New:   mixed(700*time.Microsecond, 14*time.Millisecond),
+		},
+	}
+}
+
+func each(do func(*Burner)) func(*Burner) http.Handler {
+	return func(b *Burner) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			do(b)
+			answer(w)
+		})
+	}
+}
+
+func pool(slots int, d time.Duration) func(*Burner) http.Handler {
+	return func(*Burner) http.Handler {
+		slot := make(chan struct{}, slots)
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			slot <- struct{}{}
+			time.Sleep(d)
+			<-slot
+			answer(w)
+		})
+	}
+}
+
+func mixed(short, long time.Duration) func(*Burner) http.Handler {
+	return func(b *Burner) http.Handler {
+		var n atomic.Uint64
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			d := short
+			// A bit mix of the running number: exactly as random as the order of arrival need be, and without a lock.
+			if x := n.Add(1) * 0x9e3779b97f4a7c15; (x>>33)%10 == 0 {
+				d = long
+			}
+			b.BurnYielding(d)
+			answer(w)
+		})
+	}
+}
+
+func answer(w http.ResponseWriter) {
+	_, _ = w.Write([]byte("ok\n")) // the client may have gone; then there is nobody to tell
+}
+
+// work finds a work by name among the built-in ones and c.Works.
+func (c *Config) work(name string) (Work, error) {
+	var known []string
+	for _, w := range append(Works(), c.Works...) {
+		if w.Name == name {
+			return w, nil
+		}
+		known = append(known, w.Name)
+	}
+	return Work{}, fmt.Errorf("overload: no work %q; there are %s", name, strings.Join(known, ", "))
+}
