@@ -1,0 +1,32 @@
+// Package spillway keeps a service's useful work at its capacity when more arrives than it can carry.
+//
+//	gate := spillway.New(limit, shed) // asks in order: cheap and easy to give back first
+//	permit, err := gate.Enter(ctx, spillway.Request{Key: tenant})
+//	if err != nil {
+//		return err // errors.Is(err, spillway.ErrRejected): answer at once, no work was done
+//	}
+//	defer permit.Done(spillway.Failure) // covers panics; the first Done wins
+//	serve()
+//	permit.Done(spillway.Success)
+//
+// A [Policy] decides about one request and learns from how it went: the adaptive shedder, the breakers and the limits of
+// this module are policies, and so is anything of yours that passes policytest. A [Gate] asks up to eight of them in
+// order. If one refuses, those before it get back what they gave, and [Gate.Enter] returns the refusal, a shared
+// *[Rejection]. If all admit, the caller holds a [Permit] and owes it one [Permit.Done].
+//
+// Most services do not call Enter themselves: middleware/httpgate wraps a net/http handler.
+//
+// # Order
+//
+// Put what is cheap to ask and easy to give back first, and the shedder outside the breaker: rate limit, concurrency,
+// shedder, breaker. A breaker outside the shedder would count local refusals as failures of the service.
+//
+// # Time
+//
+// No policy reads the clock: the arrival and the latency of a request come to it as data. A policy therefore runs
+// unchanged in a test or a simulation, with [Request.Arrived] and [Permit.DoneAt] as the clock.
+//
+// # Cost
+//
+// Entering, refusing and finishing allocate nothing and take no lock that all requests share.
+package spillway

@@ -1,0 +1,76 @@
+package spillway
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// maxPolicies is how many tickets fit in a Permit.
+const maxPolicies = 8
+
+// waitThreshold is the shortest wait in a Queuer that a Gate takes off the latency of the policies behind it. What is
+// shorter is the cost of asking.
+const waitThreshold = 50 * time.Microsecond
+
+// A Gate asks policies in order whether a request may run. It is immutable and safe for concurrent use.
+type Gate struct {
+	policies []Policy
+	queues   uint8 // bit i: policies[i] may block in Admit
+	counts   gateCounts
+}
+
+// New returns a Gate that asks the policies in the given order and, when one refuses, gives back in reverse. A Gate of no
+// policies admits everything. New panics if a policy is nil or if there are more than eight.
+func New(policies ...Policy) *Gate {
+	if len(policies) > maxPolicies {
+		panic(fmt.Sprintf("spillway: New: at most %d policies, got %d", maxPolicies, len(policies)))
+	}
+	g := &Gate{policies: append([]Policy(nil), policies...)}
+	for i, p := range g.policies {
+		if p == nil {
+			panic(fmt.Sprintf("spillway: New: policy %d is nil", i))
+		}
+		if _, ok := p.(Queuer); ok {
+			g.queues |= 1 << i
+		}
+	}
+	return g
+}
+
+// Enter asks every policy whether r may run. If all admit it, the caller owes the Permit one [Permit.Done]. Otherwise
+// nothing is owed and the error is the *[Rejection] of the policy that refused, which matches [ErrRejected], or
+// ctx.Err() if ctx had ended or ended while r waited in a policy that queues.
+//
+// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits.
+func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
+	if err = ctx.Err(); err != nil {
+		g.counts.cancelled.Add(1)
+		return p, err
+	}
+	ownClock := r.Arrived.IsZero()
+	if ownClock {
+		r.Arrived = time.Now()
+	}
+	p.req = r
+	for i, policy := range g.policies {
+		if p.tickets[i], err = policy.Admit(ctx, r); err != nil {
+			g.giveBack(&p, i)
+			g.counts.refused(i, err)
+			return Permit{}, err
+		}
+		if g.queues&(1<<i) != 0 && ownClock {
+			r.Arrived = p.waited(i)
+		}
+	}
+	p.gate = g
+	g.counts.admitted.Add(1)
+	return p, nil
+}
+
+// giveBack ends the request with outcome Refused at the first n policies, the last of them first.
+func (g *Gate) giveBack(p *Permit, n int) {
+	for i := n - 1; i >= 0; i-- {
+		g.policies[i].Done(p.requestAt(i), p.tickets[i], Result{Outcome: Refused})
+	}
+}

@@ -1,0 +1,136 @@
+package spillway
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway/stats"
+)
+
+// maxReasons bounds how many reasons a Gate counts apart; what comes beyond it is counted as reason "other".
+const maxReasons = 64
+
+// GateStats is a snapshot of what a [Gate] has done since it was made. The figures are read one after the other while
+// requests go on: each is right, their sums may be off by the requests of that moment.
+type GateStats struct {
+	Admitted  int64 // let in by every policy
+	InFlight  int64 // admitted and not ended yet
+	Cancelled int64 // ctx had ended before a policy was asked, or ended in a queue
+	Rejected  int64 // turned away by a policy: the sum of Refusals
+
+	// How the admitted ones ended.
+	Succeeded, Failed, Dropped, Ignored int64
+
+	// Refusals counts the rejections by policy and reason, in the order of their first occurrence.
+	Refusals []Refusal
+}
+
+// A Refusal counts how often one policy of a [Gate] refused for one reason.
+type Refusal struct {
+	Index  int    // place of the policy in the Gate, from 0
+	Policy string // as in Rejection.Policy
+	Reason string // as in Rejection.Reason
+	Count  int64
+}
+
+// Stats returns a snapshot of the Gate's counts. It may be called at any time.
+func (g *Gate) Stats() GateStats {
+	c := &g.counts
+	s := GateStats{
+		Cancelled: c.cancelled.Value(),
+		Succeeded: c.outcomes[Success].Value(),
+		Failed:    c.outcomes[Failure].Value(),
+		Dropped:   c.outcomes[Dropped].Value(),
+		Ignored:   c.outcomes[Ignored].Value(),
+	}
+	// Ends are read before beginnings, so that InFlight is never negative.
+	s.Admitted = c.admitted.Value()
+	s.InFlight = s.Admitted - s.Succeeded - s.Failed - s.Dropped - s.Ignored
+	s.Refusals = c.refusals.list()
+	for _, r := range s.Refusals {
+		s.Rejected += r.Count
+	}
+	return s
+}
+
+type gateCounts struct {
+	admitted  stats.Counter
+	cancelled stats.Counter
+	outcomes  [Refused]stats.Counter
+	refusals  tally
+}
+
+// refused counts one refusal by policy i.
+func (c *gateCounts) refused(i int, err error) {
+	rej, ok := err.(*Rejection) //nolint:errorlint // the common case at the price of a comparison
+	if ok || errors.As(err, &rej) {
+		c.refusals.add(i, rej.Policy, rej.Reason)
+		return
+	}
+	c.cancelled.Add(1)
+}
+
+// A tally counts refusals by policy and reason. Reasons are few and constant, so a scan of an immutable slice finds the
+// counter without a lock; only the first refusal of a kind takes one.
+type tally struct {
+	mu      sync.Mutex
+	entries atomic.Pointer[[]*tallyEntry]
+}
+
+type tallyEntry struct {
+	index          int
+	policy, reason string
+	count          stats.Counter
+}
+
+func (t *tally) add(index int, policy, reason string) {
+	if e := t.find(index, policy, reason); e != nil {
+		e.count.Add(1)
+		return
+	}
+	t.insert(index, policy, reason).count.Add(1)
+}
+
+func (t *tally) find(index int, policy, reason string) *tallyEntry {
+	if entries := t.entries.Load(); entries != nil {
+		for _, e := range *entries {
+			if e.index == index && e.reason == reason && e.policy == policy {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tally) insert(index int, policy, reason string) *tallyEntry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var entries []*tallyEntry
+	if p := t.entries.Load(); p != nil {
+		entries = *p
+	}
+	if len(entries) >= maxReasons {
+		reason = "other"
+	}
+	if e := t.find(index, policy, reason); e != nil {
+		return e
+	}
+	e := &tallyEntry{index: index, policy: policy, reason: reason}
+	entries = append(slices.Clip(entries), e)
+	t.entries.Store(&entries)
+	return e
+}
+
+func (t *tally) list() []Refusal {
+	p := t.entries.Load()
+	if p == nil {
+		return nil
+	}
+	out := make([]Refusal, len(*p))
+	for i, e := range *p {
+		out[i] = Refusal{Index: e.index, Policy: e.policy, Reason: e.reason, Count: e.count.Value()}
+	}
+	return out
+}

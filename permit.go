@@ -1,0 +1,97 @@
+package spillway
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Permit is the right to run one request, given by [Gate.Enter]. Its holder owes it one [Permit.Done] or
+// [Permit.DoneAt]. A Permit is a value to be kept in one variable: a copy is another permit for the same request, and
+// only one of them may be ended. The zero Permit is of no request; ending it does nothing.
+type Permit struct {
+	gate    *Gate
+	ended   uint32 // 0 until the first Done; atomic, since a body may be closed while it is read
+	req     Request
+	tickets [maxPolicies]Ticket
+	// arrivals holds, for policy i > 0, when the request reached it. It is nil unless the request waited in a queueing
+	// policy, so that only those who wait pay for it.
+	arrivals *[maxPolicies]time.Time
+}
+
+// Done ends the request now and tells every policy how it went. The first Done wins: later ones do nothing, so that
+//
+//	defer permit.Done(spillway.Failure)
+//
+// at the top covers panics and runtime.Goexit. Done does not allocate and may be called from any goroutine.
+func (p *Permit) Done(o Outcome) {
+	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+		return
+	}
+	p.end(o, time.Since(p.req.Arrived))
+}
+
+// DoneAt is [Permit.Done] at a given time, for simulations and for callers who have just read the clock. A time before
+// the arrival counts as the arrival.
+func (p *Permit) DoneAt(now time.Time, o Outcome) {
+	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+		return
+	}
+	p.end(o, now.Sub(p.req.Arrived))
+}
+
+// Arrived returns when the request reached the Gate, or the zero time for the zero Permit.
+func (p *Permit) Arrived() time.Time { return p.req.Arrived }
+
+func (p *Permit) end(o Outcome, latency time.Duration) {
+	if o >= Refused { // only a Gate may say so, and it has not
+		o = Ignored
+	}
+	res := Result{Outcome: o, Latency: max(latency, 0)}
+	policies := p.gate.policies
+	if p.arrivals == nil {
+		for i := len(policies) - 1; i >= 0; i-- {
+			policies[i].Done(p.req, p.tickets[i], res)
+		}
+	} else {
+		p.endWaited(policies, res)
+	}
+	p.gate.counts.outcomes[o].Add(1)
+}
+
+// endWaited is end for a request that waited: each policy gets the latency since the request reached it.
+func (p *Permit) endWaited(policies []Policy, res Result) {
+	for i := len(policies) - 1; i >= 0; i-- {
+		r := p.requestAt(i)
+		ri := res
+		ri.Latency = max(res.Latency-r.Arrived.Sub(p.req.Arrived), 0)
+		policies[i].Done(r, p.tickets[i], ri)
+	}
+}
+
+// requestAt returns the request as policy i saw it.
+func (p *Permit) requestAt(i int) Request {
+	r := p.req
+	if p.arrivals != nil {
+		r.Arrived = p.arrivals[i]
+	}
+	return r
+}
+
+// waited reads the clock behind queueing policy i and returns when the request reached the policies behind it.
+func (p *Permit) waited(i int) time.Time {
+	before := p.requestAt(i).Arrived
+	now := before.Add(time.Since(before))
+	if now.Sub(before) < waitThreshold {
+		return before
+	}
+	if p.arrivals == nil {
+		p.arrivals = new([maxPolicies]time.Time)
+		for j := range p.arrivals {
+			p.arrivals[j] = p.req.Arrived
+		}
+	}
+	for j := i + 1; j < maxPolicies; j++ {
+		p.arrivals[j] = now
+	}
+	return now
+}

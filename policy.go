@@ -1,0 +1,109 @@
+package spillway
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
+// directly: they put it behind a [Gate]. Methods may be called concurrently.
+//
+// A Policy that may block in Admit also implements [Queuer]. Package policytest checks the whole contract.
+type Policy interface {
+	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r and
+	// Ticket. Any other error refuses r, changes nothing and owes no Done: it is a *[Rejection], or ctx.Err() from a
+	// Policy that queues. The time of the decision is r.Arrived, which is never zero here. Admit does not allocate, and
+	// does not block unless its Policy is documented to queue.
+	Admit(ctx context.Context, r Request) (Ticket, error)
+	// Done ends the request that Admit admitted as t, at the time r.Arrived plus res.Latency. Outcome [Refused] means
+	// that a later Policy turned r away, so that r never ran: give back what Admit took and learn nothing.
+	Done(r Request, t Ticket, res Result)
+}
+
+// A Queuer is a [Policy] that may block in Admit, until there is room or ctx ends. A [Gate] reads the clock again behind
+// a Queuer, so that the wait does not count as latency for the policies behind it.
+type Queuer interface {
+	Policy
+	// Queues does nothing: it marks a Policy whose Admit may block.
+	Queues()
+}
+
+// A Ticket is one word that a [Policy] keeps between Admit and Done, such as the generation of a breaker. Only the
+// Policy that issued it knows its meaning. The greatest value, all bits set, belongs to wrappers such as [Shadow]: a
+// Policy does not issue it.
+type Ticket uint64
+
+// noTicket is what a wrapper hands out for a request that the Policy inside it did not admit.
+const noTicket = ^Ticket(0)
+
+// A Request is what a [Policy] may know of a request. The zero Request is valid.
+type Request struct {
+	// Key says whose request it is: a tenant, a user, a route. If Key is empty, it is nobody's in particular.
+	Key string
+	// Priority says who goes first when there is not room for all.
+	Priority Priority
+	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1.
+	Cost int
+	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock.
+	Arrived time.Time
+}
+
+// A Priority says which requests go first when there is not room for all: the higher, the later it is refused. Any int
+// is a valid Priority; the names leave room between them, as the levels of log/slog do.
+type Priority int
+
+// The named priorities. Normal is zero, so that a request of which nothing is known is neither first nor last.
+const (
+	Sheddable Priority = -4 // refused first: batch work, prefetch, whatever is asked again later
+	Normal    Priority = 0
+	Critical  Priority = 4 // refused last: what a user waits for, and what ends work already begun
+)
+
+// String returns the name of p, such as "normal" or "critical+2".
+func (p Priority) String() string {
+	name, base := "sheddable", Sheddable
+	switch {
+	case p >= Critical:
+		name, base = "critical", Critical
+	case p >= Normal:
+		name, base = "normal", Normal
+	}
+	switch d := int(p - base); {
+	case d > 0:
+		return name + "+" + strconv.Itoa(d)
+	case d < 0:
+		return name + strconv.Itoa(d)
+	}
+	return name
+}
+
+// A Result says how an admitted request went.
+type Result struct {
+	Outcome Outcome
+	// Latency is the time from Request.Arrived to Done: never negative, and without the waits in queueing policies.
+	Latency time.Duration
+}
+
+// An Outcome classes how a request went. Only a [Success] may teach a policy what the service can do.
+type Outcome uint8
+
+// The outcomes. The zero Outcome says nothing about the service.
+const (
+	Ignored Outcome = iota // says nothing, such as a request that its client gave up
+	Success                // answered well, which includes an error that is the caller's own
+	Failure                // answered badly: an error, a panic
+	Dropped                // met overload further on: a timeout, a 429 or 503 from downstream
+	Refused                // never ran: a later policy turned it away; only a Gate reports it
+	numOutcomes
+)
+
+var outcomeNames = [numOutcomes]string{"ignored", "success", "failure", "dropped", "refused"}
+
+// String returns the name of o in lower case, such as "success", fit for a metric label.
+func (o Outcome) String() string {
+	if o < numOutcomes {
+		return outcomeNames[o]
+	}
+	return "outcome(" + strconv.Itoa(int(o)) + ")"
+}

@@ -1,0 +1,29 @@
+package spillway
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrRejected matches every refusal by a [Policy]: errors.Is(err, ErrRejected). Use errors.As with a *[Rejection] to
+// learn which policy refused, why, and when to try again.
+var ErrRejected = errors.New("spillway: rejected")
+
+// A Rejection is the answer of a [Policy] that refuses a request. It is shared between requests: a Policy makes it
+// beforehand, publishes a new one when its facts change, and nobody modifies one.
+type Rejection struct {
+	// Policy names the policy that refused, such as "shedder".
+	Policy string
+	// Reason is a constant such as "limit reached", fit for a metric label.
+	Reason string
+	// RetryAfter is when a new attempt makes sense, or 0 if that is unknown.
+	RetryAfter time.Duration
+	// OverQuota tells that the caller used up its own share (HTTP 429). Otherwise the service lacks room (HTTP 503).
+	OverQuota bool
+}
+
+// Error returns "spillway: shedder refused: limit reached".
+func (r *Rejection) Error() string { return "spillway: " + r.Policy + " refused: " + r.Reason }
+
+// Is reports whether target is [ErrRejected], so that errors.Is(err, ErrRejected) holds for every Rejection.
+func (r *Rejection) Is(target error) bool { return target == ErrRejected }
