@@ -1,0 +1,223 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of CPUOptions.
+const (
+	DefaultCPUInterval = 250 * time.Millisecond
+	DefaultCPUBeta     = 0.95
+)
+
+// CPUOptions configure a CPU. The zero CPUOptions consist of default values.
+type CPUOptions struct {
+	// Source is what is read. If Source is nil, it is AutoCPU(). A source may serve several CPUs.
+	Source CPUSource
+	// Interval is the least time between two readings. If Interval is 0, it is DefaultCPUInterval, 250 ms.
+	// It is at least 1 ms.
+	Interval time.Duration
+	// Beta is the weight of the past in Smoothed, per Interval. If Beta is 0, it is DefaultCPUBeta, 0.95: after a step
+	// from idle to full use, Smoothed passes 0.9 after 11.25 s. It is less than 1.
+	Beta float64
+}
+
+// A CPU measures how much of the CPU that this process may use is in use. One serves any number of users: each asks
+// with Sample.
+//
+// It is pulled: at most once per interval, one of those who ask reads the source; the others get what was read last
+// without waiting. So a CPU needs no goroutine, and runs in simulated time. It is as fresh as it is asked often: Usage
+// is the average since the last reading however long ago that was (Span), and Smoothed is moved by it as far as that
+// many readings of the same Usage would have, so that the pattern of asking does not change the smoothing. After an idle
+// minute the first to ask gets the average of that minute, near 0, and a burst shows one interval later, as it would
+// have with a steady beat. Time in which the machine was suspended counts as idle where the clock counts it at all
+// (Linux's does not). Start adds a steady beat.
+//
+// A counter that went backwards starts a new baseline and yields no Usage. All methods may be called concurrently.
+type CPU struct {
+	source   CPUSource
+	interval time.Duration
+	logBeta  float64 // per interval
+
+	last atomic.Pointer[CPUSample]
+
+	mu     sync.Mutex // held by the one who reads
+	base   map[string]cpuBase
+	baseAt time.Time // when base, or the last direct usage, was read
+
+	beat beat
+}
+
+// cpuBase is a level's counters as they were when Usage was measured last.
+type cpuBase struct {
+	level CPULevel
+	at    time.Time
+}
+
+// NewCPU returns a CPU with the options, the defaults if o is nil. It reads nothing yet. A source that fails is no
+// error here: it makes the usage unknown.
+func NewCPU(o *CPUOptions) (*CPU, error) {
+	var opts CPUOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Source == nil {
+		opts.Source = AutoCPU()
+	}
+	if opts.Interval == 0 {
+		opts.Interval = DefaultCPUInterval
+	}
+	if opts.Beta == 0 {
+		opts.Beta = DefaultCPUBeta
+	}
+	if opts.Interval < time.Millisecond {
+		return nil, fmt.Errorf("stats: CPU: Interval must be at least 1ms, got %v", opts.Interval)
+	}
+	if !(opts.Beta > 0 && opts.Beta < 1) {
+		return nil, fmt.Errorf("stats: CPU: Beta must be more than 0 and less than 1, got %v", opts.Beta)
+	}
+	c := &CPU{source: opts.Source, interval: opts.Interval, logBeta: math.Log(opts.Beta), base: map[string]cpuBase{}}
+	c.last.Store(&CPUSample{Err: ErrNoReading})
+	return c, nil
+}
+
+// Sample returns the CPU usage as of now, and reads the source if that is due. Times given to Sample come from one clock,
+// which may be simulated; one that is a little older than another caller's does no harm.
+func (c *CPU) Sample(now time.Time) CPUSample { return *c.Ref(now) }
+
+// Ref is Sample without the copy: it returns the published sample itself, which must not be modified. It never
+// returns nil, and costs a few nanoseconds if no reading is due.
+func (c *CPU) Ref(now time.Time) *CPUSample {
+	s := c.last.Load()
+	if now.Before(s.due) {
+		return s
+	}
+	return c.refresh(now, 0)
+}
+
+// refresh reads the source unless somebody else does, or has just done so. The beat's early says how long before it
+// is due it may do so: a tick that comes just before must not wait for the next.
+func (c *CPU) refresh(now time.Time, early time.Duration) *CPUSample {
+	if !c.mu.TryLock() {
+		return c.last.Load()
+	}
+	defer c.mu.Unlock()
+	s := c.last.Load()
+	if now.Add(early).Before(s.due) {
+		return s
+	}
+	next := *s
+	at := now
+	if r, err := c.read(now); err != nil {
+		next.Err = err
+		next.Errors++
+	} else {
+		if !r.At.IsZero() {
+			at = r.At
+		}
+		c.measure(&next, &r, at)
+	}
+	next.due = at.Add(c.interval)
+	c.last.Store(&next)
+	return &next
+}
+
+func (c *CPU) read(now time.Time) (CPUReading, error) {
+	r, err := c.source.ReadCPU(now)
+	if err == nil {
+		err = r.validate()
+	}
+	return r, err
+}
+
+// measure moves next on by a reading.
+func (c *CPU) measure(next *CPUSample, r *CPUReading, at time.Time) {
+	span := at.Sub(c.baseAt)
+	if c.baseAt.IsZero() {
+		span = c.interval
+	}
+	fresh := *next
+	fresh.Limit, fresh.Level, fresh.Throttled, fresh.Periods, fresh.ThrottledPeriods = 0, "", 0, 0, 0
+	usage, ok := r.Usage, r.Direct
+	if !r.Direct {
+		usage, ok = c.compare(&fresh, r.Levels, at)
+	}
+	c.baseAt = at
+	next.Source, next.Err = r.Source, nil
+	switch {
+	case ok && span > 0:
+		fresh.Source, fresh.Err = next.Source, nil
+		fresh.Usage, fresh.Span, fresh.Time = min(usage, 1), span, at
+		fresh.Samples++
+		fresh.Smoothed = c.smooth(&fresh, span)
+		*next = fresh
+	case next.Samples == 0:
+		next.Limit, next.Err = fresh.Limit, ErrNoReading
+	}
+}
+
+// smooth is the EWMA over as many intervals as span holds.
+func (c *CPU) smooth(s *CPUSample, span time.Duration) float64 {
+	if s.Samples == 1 {
+		return s.Usage
+	}
+	keep := math.Exp(c.logBeta * float64(span) / float64(c.interval))
+	mean := s.Usage + keep*(s.Smoothed-s.Usage)
+	return max(0, min(mean, 1))
+}
+
+// compare returns the greatest usage of the levels since they were read last, and whether any was.
+func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage float64, ok bool) {
+	for i := range levels {
+		l := levels[i]
+		if s.Limit == 0 || l.Limit < s.Limit {
+			s.Limit = l.Limit
+		}
+		base, known := c.base[l.Name]
+		c.base[l.Name] = cpuBase{level: l, at: at}
+		span := at.Sub(base.at)
+		if !known || l.Used < base.level.Used || span <= 0 || !base.at.Equal(c.baseAt) {
+			continue
+		}
+		if u := float64(l.Used-base.level.Used) / (float64(span) * l.Limit); !ok || u > usage {
+			usage, ok, s.Level = u, true, l.Name
+		}
+		s.addThrottled(&l, &base.level)
+	}
+	if len(c.base) > len(levels) {
+		for name, base := range c.base {
+			if !base.at.Equal(at) {
+				delete(c.base, name)
+			}
+		}
+	}
+	return usage, ok
+}
+
+// addThrottled notes how much l was throttled since base, if that is more than any level so far.
+func (s *CPUSample) addThrottled(l, base *CPULevel) {
+	if l.Periods < base.Periods || l.ThrottledPeriods < base.ThrottledPeriods || l.Throttled < base.Throttled {
+		return
+	}
+	periods, throttled := l.Periods-base.Periods, l.ThrottledPeriods-base.ThrottledPeriods
+	if s.Periods == 0 || throttled > s.ThrottledPeriods {
+		s.Periods, s.ThrottledPeriods, s.Throttled = periods, throttled, l.Throttled-base.Throttled
+	}
+}
+
+// Start begins a steady beat: a goroutine that asks every interval by the real clock, so that Usage is never older than
+// that even if nobody else asks. Starting what is started does nothing. Close ends it.
+func (c *CPU) Start() {
+	c.beat.start(c.interval, func(now time.Time) { c.refresh(now, c.interval/2) })
+}
+
+// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns
+// nil. A closed CPU goes on being pulled, and can be started again. One that was never started needs no Close.
+func (c *CPU) Close() error {
+	c.beat.stop()
+	return nil
+}

@@ -1,0 +1,252 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of SchedLatencyOptions.
+const (
+	DefaultSchedInterval = 100 * time.Millisecond
+	DefaultSchedQuantile = 0.99
+)
+
+// SchedLatencyOptions configure a SchedLatency. The zero SchedLatencyOptions consist of default values.
+type SchedLatencyOptions struct {
+	// Interval is the least time between two readings. If Interval is 0, it is DefaultSchedInterval, 100 ms.
+	// It is at least 1 ms.
+	Interval time.Duration
+	// Quantile is which quantile is published as Value. If Quantile is 0, it is DefaultSchedQuantile, 0.99. It is less than 1.
+	Quantile float64
+	// Read returns a histogram, in seconds, that has counted since some time in the past. If Read is nil, the Go
+	// runtime's /sched/latencies:seconds is read. The histogram is not kept: Read may return the same one again with new
+	// counts. Read is never run concurrently with itself.
+	Read func() (*metrics.Float64Histogram, error)
+}
+
+// A SchedSample is how long goroutines that were ready to run waited for a processor, as published by a SchedLatency. It
+// is a value: nothing changes it later.
+type SchedSample struct {
+	// Value is the quantile asked for, p99 by default, of the waits that ended within Span. Median is the median, and Mean
+	// an estimate of the mean. All are interpolated within the runtime's buckets, which are up to a quarter wide.
+	// All are 0 if Count is 0.
+	Value, Median, Mean time.Duration
+	// Count is how many waits that were. The Go runtime looks at about one in eight. If it is 0, nothing ended waiting:
+	// the process was idle, or none of its goroutines was let on a processor.
+	Count uint64
+	// Time is when the waits were read, and Span the time they cover: the interval, or longer if nobody asked in between.
+	Time time.Time
+	Span time.Duration
+	// Samples counts the readings that yielded a Value, Errors those that failed.
+	Samples, Errors uint64
+	// Err says why the latency is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
+	// those of Time; a failure changes none of them.
+	Err error
+
+	due time.Time
+}
+
+// A SchedLatency measures how long the goroutines of this process wait for a processor: a sign of CPU overload that
+// shows within one interval, long before a smoothed CPU usage does. It tells the difference between two readings of the Go
+// scheduler's latency histogram.
+//
+// It is pulled like a CPU: at most once per interval, one of those who ask reads; the others get the last sample without
+// waiting. Start adds a steady beat. All methods may be called concurrently.
+type SchedLatency struct {
+	interval time.Duration
+	quantile float64
+	read     func() (*metrics.Float64Histogram, error)
+
+	last atomic.Pointer[SchedSample]
+
+	mu   sync.Mutex // held by the one who reads
+	at   time.Time  // of prev
+	prev []uint64   // counts of the last reading
+	diff []uint64   // counts since then
+
+	beat beat
+}
+
+// NewSchedLatency returns a SchedLatency with the options, the defaults if o is nil. It reads nothing yet.
+func NewSchedLatency(o *SchedLatencyOptions) (*SchedLatency, error) {
+	var opts SchedLatencyOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Interval == 0 {
+		opts.Interval = DefaultSchedInterval
+	}
+	if opts.Quantile == 0 {
+		opts.Quantile = DefaultSchedQuantile
+	}
+	if opts.Read == nil {
+		opts.Read = runtimeLatencies()
+	}
+	if opts.Interval < time.Millisecond {
+		return nil, fmt.Errorf("stats: SchedLatency: Interval must be at least 1ms, got %v", opts.Interval)
+	}
+	if !(opts.Quantile > 0 && opts.Quantile < 1) {
+		return nil, fmt.Errorf("stats: SchedLatency: Quantile must be more than 0 and less than 1, got %v", opts.Quantile)
+	}
+	s := &SchedLatency{interval: opts.Interval, quantile: opts.Quantile, read: opts.Read}
+	s.last.Store(&SchedSample{Err: ErrNoReading})
+	return s, nil
+}
+
+// runtimeLatencies returns a reader of the Go runtime's histogram that reuses its memory.
+func runtimeLatencies() func() (*metrics.Float64Histogram, error) {
+	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	return func() (*metrics.Float64Histogram, error) {
+		metrics.Read(sample)
+		if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+			return nil, fmt.Errorf("stats: SchedLatency: this Go runtime has no histogram %s", sample[0].Name)
+		}
+		return sample[0].Value.Float64Histogram(), nil
+	}
+}
+
+// Sample returns the scheduling latency as of now, and reads the histogram if that is due. Times given to Sample come
+// from one clock, which may be simulated.
+func (s *SchedLatency) Sample(now time.Time) SchedSample { return *s.Ref(now) }
+
+// Ref is Sample without the copy: it returns the published sample itself, which must not be modified. It never
+// returns nil, and costs a few nanoseconds if no reading is due.
+func (s *SchedLatency) Ref(now time.Time) *SchedSample {
+	last := s.last.Load()
+	if now.Before(last.due) {
+		return last
+	}
+	return s.refresh(now, 0)
+}
+
+// Start begins a steady beat: a goroutine that asks every interval by the real clock. Starting what is started does
+// nothing. Close ends it.
+func (s *SchedLatency) Start() {
+	s.beat.start(s.interval, func(now time.Time) { s.refresh(now, s.interval/2) })
+}
+
+// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns
+// nil. A closed SchedLatency goes on being pulled, and can be started again. One that was never started needs no Close.
+func (s *SchedLatency) Close() error {
+	s.beat.stop()
+	return nil
+}
+
+// refresh works as that of CPU does.
+func (s *SchedLatency) refresh(now time.Time, early time.Duration) *SchedSample {
+	if !s.mu.TryLock() {
+		return s.last.Load()
+	}
+	defer s.mu.Unlock()
+	last := s.last.Load()
+	if now.Add(early).Before(last.due) {
+		return last
+	}
+	next := *last
+	hist, err := s.read()
+	if err == nil && len(hist.Buckets) != len(hist.Counts)+1 {
+		err = fmt.Errorf("stats: SchedLatency: %d buckets need %d bounds, got %d",
+			len(hist.Counts), len(hist.Counts)+1, len(hist.Buckets))
+	}
+	if err != nil {
+		next.Err = err
+		next.Errors++
+	} else {
+		s.measure(&next, hist, now)
+	}
+	next.due = now.Add(s.interval)
+	s.last.Store(&next)
+	return &next
+}
+
+// measure moves next on by a reading.
+func (s *SchedLatency) measure(next *SchedSample, hist *metrics.Float64Histogram, now time.Time) {
+	count, ok := s.subtract(hist.Counts)
+	span := now.Sub(s.at)
+	s.at = now
+	if next.Err = nil; !ok || span <= 0 {
+		if next.Samples == 0 {
+			next.Err = ErrNoReading
+		}
+		return
+	}
+	next.Count, next.Time, next.Span = count, now, span
+	next.Samples++
+	next.Value = quantileOf(hist.Buckets, s.diff, count, s.quantile)
+	next.Median = quantileOf(hist.Buckets, s.diff, count, 0.5)
+	next.Mean = meanOf(hist.Buckets, s.diff, count)
+}
+
+// subtract puts into diff what was counted since the last reading, and returns the sum. It is not ok if there is nothing
+// to compare with, or a count went backwards.
+func (s *SchedLatency) subtract(counts []uint64) (sum uint64, ok bool) {
+	ok = len(s.prev) == len(counts)
+	if !ok {
+		s.prev, s.diff = make([]uint64, len(counts)), make([]uint64, len(counts))
+	}
+	for i, n := range counts {
+		ok = ok && n >= s.prev[i]
+		s.diff[i] = n - s.prev[i]
+		sum += s.diff[i]
+	}
+	copy(s.prev, counts)
+	return sum, ok
+}
+
+// quantileOf returns the q-quantile of count values in buckets, interpolated within its bucket.
+func quantileOf(bounds []float64, counts []uint64, count uint64, q float64) time.Duration {
+	if count == 0 {
+		return 0
+	}
+	rank := q * float64(count)
+	below := 0.0
+	last := 0
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		last = i
+		if below+float64(n) >= rank {
+			lo, hi := finite(bounds, i)
+			return seconds(lo + (hi-lo)*(rank-below)/float64(n))
+		}
+		below += float64(n)
+	}
+	_, hi := finite(bounds, last)
+	return seconds(hi)
+}
+
+// meanOf returns the mean of values in buckets, each taken for the middle of its bucket.
+func meanOf(bounds []float64, counts []uint64, count uint64) time.Duration {
+	if count == 0 {
+		return 0
+	}
+	sum := 0.0
+	for i, n := range counts {
+		if n > 0 {
+			lo, hi := finite(bounds, i)
+			sum += (lo + hi) / 2 * float64(n)
+		}
+	}
+	return seconds(sum / float64(count))
+}
+
+// finite returns the bounds of bucket i. An open end is taken for the other one.
+func finite(bounds []float64, i int) (lo, hi float64) {
+	lo, hi = bounds[i], bounds[i+1]
+	if math.IsInf(lo, -1) {
+		lo = min(0, hi)
+	}
+	if math.IsInf(hi, 1) {
+		hi = lo
+	}
+	return lo, hi
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(max(s, 0)*float64(time.Second), math.MaxInt64/2))
+}

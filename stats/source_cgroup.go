@@ -1,0 +1,140 @@
+package stats
+
+import (
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/cgroup"
+)
+
+// limitsInterval is how often limits, which change rarely, are read again.
+const limitsInterval = 2 * time.Second
+
+// CgroupCPU returns a source that reads the Linux control group of this process, version 1 or 2.
+//
+// What is used is what the group has used, sidecars in the same group included. What may be used is the least of the
+// group's quota, its cpuset and runtime.NumCPU. Each group above it that has a quota too is a level of its own, with what
+// all its members have used: when they exhaust it together, this process is stopped as well. Without a quota anywhere the
+// group's usage is measured against its CPUs. The limits, and whether the process has been moved to another group, are
+// looked up again every 2 s.
+//
+// Where version 1's cpuacct does not account for the process's own group alone, the process's own CPU time is used
+// instead. Where there are no control groups every reading fails.
+func CgroupCPU() CPUSource { return newCgroupSource(os.DirFS("/")) }
+
+// processSuffix marks the levels whose Used is the process's own.
+const processSuffix = " (process)"
+
+// cgroupSource reads a control group and, for what that does not tell, the process.
+type cgroupSource struct {
+	fsys    fs.FS
+	numCPU  int
+	process func() (time.Duration, error)
+	clock   func() time.Time // nil: a reading has no time of its own
+	own     bool             // use the process's own time at all levels
+
+	mu      sync.Mutex
+	group   *cgroup.Group // nil: to be found
+	err     error         // why it was not found at checked
+	checked time.Time     // when the limits were read, or the group was looked for
+	levels  []cgroup.Level
+}
+
+func newCgroupSource(fsys fs.FS) *cgroupSource {
+	return &cgroupSource{fsys: fsys, numCPU: runtime.NumCPU(), process: processTime, clock: time.Now}
+}
+
+// ReadCPU reads the group's counters.
+func (c *cgroupSource) ReadCPU(now time.Time) (CPUReading, error) {
+	r, _, err := c.read(now)
+	return r, err
+}
+
+// groupLimits says which limits come from control groups.
+type groupLimits struct {
+	quota bool // at some level
+	cpus  int  // size of the cpuset, 0 if there is none
+}
+
+// read also reports which limits the control groups set.
+func (c *cgroupSource) read(now time.Time) (r CPUReading, limits groupLimits, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refreshLimits(now); err != nil {
+		return CPUReading{}, limits, err
+	}
+	if c.levels, err = c.group.Levels(c.levels[:0]); err != nil {
+		c.forget() // it may have been removed: look it up anew next time
+		return CPUReading{}, limits, err
+	}
+	r = CPUReading{Source: "cgroup v2", Levels: make([]CPULevel, len(c.levels))}
+	if c.group.Version() == 1 {
+		r.Source = "cgroup v1"
+	}
+	if c.clock != nil {
+		r.At = c.clock()
+	}
+	limits.cpus = c.group.CPUs()
+	for i := range c.levels {
+		if r.Levels[i], err = c.level(&c.levels[i], i == 0); err != nil {
+			return CPUReading{}, limits, err
+		}
+		limits.quota = limits.quota || c.levels[i].Quota > 0
+	}
+	return r, limits, nil
+}
+
+// level turns a group's counters into a level.
+func (c *cgroupSource) level(g *cgroup.Level, own bool) (CPULevel, error) {
+	l := CPULevel{
+		Name: g.Path, Used: g.Used, Limit: g.Quota,
+		Periods: g.Periods, ThrottledPeriods: g.Throttled, Throttled: g.Stopped,
+	}
+	if cpus := c.cpus(); l.Limit == 0 || own && l.Limit > cpus {
+		l.Limit = cpus
+	}
+	if g.HasUsed && !c.own {
+		return l, nil
+	}
+	used, err := c.process()
+	l.Name, l.Used = l.Name+processSuffix, used
+	return l, err
+}
+
+// cpus is how many CPUs the process may run on.
+func (c *cgroupSource) cpus() float64 {
+	n := c.numCPU
+	if set := c.group.CPUs(); set > 0 {
+		n = min(n, set)
+	}
+	return float64(n)
+}
+
+func (c *cgroupSource) refreshLimits(now time.Time) error {
+	if age := now.Sub(c.checked); !c.checked.IsZero() && age >= 0 && age < limitsInterval {
+		return c.err
+	}
+	if c.group != nil && !c.group.Moved() {
+		c.checked = now
+		err := c.group.ReadLimits()
+		if err != nil {
+			c.forget()
+		}
+		return err
+	}
+	c.forget()
+	c.checked = now
+	c.group, c.err = cgroup.Find(c.fsys)
+	return c.err
+}
+
+// forget makes the next reading look for the group again.
+func (c *cgroupSource) forget() {
+	if c.group != nil {
+		c.group.Close()
+	}
+	c.group, c.err, c.checked = nil, nil, time.Time{}
+}
