@@ -1,0 +1,207 @@
+package shedder
+
+import (
+	"math"
+	"time"
+)
+
+// A Reason says why a [Shedder] holds the service to be overloaded.
+type Reason uint8
+
+// The reasons, in the order in which they are looked for.
+const (
+	Calm        Reason = iota // not overloaded
+	CPUHigh                   // the smoothed CPU usage is at the threshold
+	CPUStreak                 // several raw CPU samples in a row are at the threshold
+	QueueDelay                // goroutines wait long for a processor
+	Backlog                   // goroutines wait, and more requests are inside than can be answered in time
+	CoolingDown               // none of these any more; the limit stays until CoolDown has passed, then opens by a ramp
+)
+
+// String returns the name of r in lower case, fit for a metric label.
+func (r Reason) String() string {
+	switch r {
+	case CPUHigh:
+		return "cpu"
+	case CPUStreak:
+		return "cpu streak"
+	case QueueDelay:
+		return "queue delay"
+	case Backlog:
+		return "backlog"
+	case CoolingDown:
+		return "cooling down"
+	}
+	return "calm"
+}
+
+// The constants of the control law. They were chosen by measurement on a real server (docs/algorithms.md).
+const (
+	enterShare  = 0.5 // of MaxDelay: waits of goroutines that mean overload
+	targetShare = 0.1 // of MaxDelay: waits of goroutines to steer by
+	paceMost    = 1.2 // the pace, as a share of the steady rate, while nothing waits
+	paceLeast   = 0.3 // the pace however long goroutines wait
+	paceSlope   = 0.2 // what each target of waiting takes from the pace
+	rampRate    = 8.0 // how many times the limit grows in each second of the ramp that ends an overload
+	rampEnd     = 16  // where the ramp ends
+	waitBlend   = 0.5 // the weight of a new reading of the goroutines' waits
+)
+
+// A reading is what sensors and windows say at one tick.
+type reading struct {
+	now      time.Time
+	cpu      float64 // raw usage, 0..1
+	smoothed float64
+	cpuKnown bool
+	cpuFresh bool          // cpu is a sample that no earlier tick has seen
+	wait     time.Duration // of goroutines for a processor; negative if unknown
+	waitNew  bool          // wait is a reading that no earlier tick has seen
+	pause    time.Duration // how long the CPU quota stops the process in a period; part of wait that nobody can help
+	pass     float64       // greatest rate of successes, per second; 0 if unknown
+	steady   float64       // the same over half a second at least
+	rt       float64       // undisturbed latency in ns; 0 if unknown
+	refused  int64         // since the last tick
+	inFlight int64
+}
+
+// A verdict is what the controller wants of Admit.
+type verdict struct {
+	limit float64 // greatest number in flight; +Inf is none
+	pace  float64 // greatest number of admissions per second; +Inf is none
+}
+
+var free = verdict{math.Inf(1), math.Inf(1)}
+
+// A controller decides whether the service is overloaded, how many requests it may have in flight, and how many of them
+// may enter per second. It is a pure state machine: one step a tick, no clock, no lock.
+type controller struct {
+	opts        Options
+	overloaded  bool
+	reason      Reason
+	since       time.Time // since when overloaded is what it is
+	lastTick    time.Time
+	lastHigh    time.Time // the last reading that said overloaded
+	lastRefused time.Time
+	streak      int
+	wait        float64 // of goroutines, blended, in ns
+	paced       bool    // goroutines have waited too long: admissions are paced
+	lastWaiting time.Time
+	ramp        float64 // what the limit is multiplied by: 1, and more while opening
+	out         verdict
+}
+
+// step advances the controller to r.now and returns what Admit is to go by.
+func (c *controller) step(r *reading) verdict {
+	dt := r.now.Sub(c.lastTick).Seconds()
+	c.lastTick = r.now
+	if r.refused > 0 {
+		c.lastRefused = r.now
+	}
+	c.observe(r)
+	switch why := c.detect(r); {
+	case why != Calm:
+		if !c.overloaded {
+			c.overloaded, c.since = true, r.now
+		}
+		c.reason, c.lastHigh, c.ramp = why, r.now, 1
+	case c.overloaded:
+		c.reason = CoolingDown
+		if r.now.Sub(c.lastHigh) >= c.opts.CoolDown {
+			c.ramp *= math.Pow(rampRate, dt)
+			c.release(r)
+		}
+	}
+	c.out = free
+	if c.overloaded {
+		c.out = verdict{c.limit(r), c.pace(r)}
+	}
+	return c.out
+}
+
+// observe takes in what is not yet known of the CPU and of the goroutines' waits.
+func (c *controller) observe(r *reading) {
+	if r.cpuFresh {
+		if r.cpu >= c.opts.CPUThreshold {
+			c.streak++
+		} else {
+			c.streak = 0
+		}
+	}
+	if r.waitNew {
+		// What the process could not help says nothing about what it has to do.
+		c.wait += waitBlend * (math.Max(0, float64(r.wait-r.pause)) - c.wait)
+	}
+	if r.wait < 0 {
+		c.wait = 0
+	}
+}
+
+// detect returns why r says that the service is overloaded, or Calm.
+func (c *controller) detect(r *reading) Reason {
+	delay := float64(c.opts.MaxDelay)
+	paced := c.opts.MaxDelay != Off && c.wait >= enterShare*delay
+	switch {
+	case paced:
+		c.paced = true
+		c.lastWaiting = r.now
+	case c.paced && c.wait >= targetShare*delay:
+		c.lastWaiting = r.now
+	case c.paced && r.now.Sub(c.lastWaiting) >= c.opts.CoolDown:
+		c.paced = false
+	}
+	switch {
+	case r.cpuKnown && c.opts.CPUThreshold != Off && r.smoothed >= c.opts.CPUThreshold:
+		return CPUHigh
+	case r.cpuKnown && c.opts.CPUThreshold != Off && c.opts.Streak != Off && c.streak >= c.opts.Streak:
+		return CPUStreak
+	case paced:
+		return QueueDelay
+	case c.opts.MaxDelay != Off && float64(r.wait) >= targetShare*delay && float64(r.inFlight) > c.room(r):
+		return Backlog
+	}
+	return Calm
+}
+
+// release ends the overload when the ramp has reached its end, or when nothing has been refused for a while.
+func (c *controller) release(r *reading) {
+	if c.ramp >= rampEnd || r.now.Sub(c.lastRefused) >= c.opts.CoolDown/2 {
+		c.overloaded, c.reason, c.since, c.paced = false, Calm, r.now, false
+	}
+}
+
+// room returns pass × rt, by Little's law the number of requests that can usefully be inside, and what may be added to it:
+// those that the service answers at its steady rate within the allowance. It is +Inf if that is not known.
+func (c *controller) room(r *reading) float64 {
+	if r.pass <= 0 || r.rt <= 0 {
+		return math.Inf(1)
+	}
+	return math.Max((r.pass*r.rt+r.steady*c.allowance(r))/1e9, float64(c.opts.MinLimit))
+}
+
+// allowance returns how much may be added to rt, in ns.
+func (c *controller) allowance(r *reading) float64 {
+	if c.opts.MaxDelay == Off {
+		return 0
+	}
+	return float64(c.opts.MaxDelay + r.pause)
+}
+
+// limit returns the greatest number of requests in flight.
+func (c *controller) limit(r *reading) float64 {
+	room := float64(c.opts.MinLimit) // while nothing is known
+	if known := c.room(r); !math.IsInf(known, 1) {
+		room = known
+	}
+	return math.Min(room*c.ramp, float64(c.opts.MaxLimit))
+}
+
+// pace returns the greatest number of admissions per second. It is in force once goroutines have waited too long: requests
+// then queue before they reach the Shedder, where a limit on those in flight cannot see them. The pace stays near the rate
+// of which the service is known to be capable; the waits correct it in proportion, so that it cannot run away.
+func (c *controller) pace(r *reading) float64 {
+	if !c.paced || r.steady <= 0 {
+		return math.Inf(1)
+	}
+	share := paceMost - paceSlope*c.wait/(targetShare*float64(c.opts.MaxDelay))
+	return math.Max(r.steady*math.Max(share, paceLeast)*c.ramp, float64(c.opts.MinLimit))
+}

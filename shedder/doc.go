@@ -1,0 +1,29 @@
+// Package shedder refuses what a service cannot carry, so that it keeps doing what it can.
+//
+//	shed, err := shedder.New(nil) // needs no configuration, no goroutine and no Close
+//	if err != nil {
+//		return err
+//	}
+//	guard := httpgate.Handler(spillway.New(shed), nil)
+//	return http.ListenAndServe(addr, guard(mux))
+//
+// A [Shedder] is a [spillway.Policy]. It admits everything until the service is overloaded, and then refuses a request if
+//
+//	in flight > pass × rt × gain
+//
+// where pass is the greatest rate of successes seen lately and rt the latency of an undisturbed request: by Little's law
+// their product is how many requests the service can usefully have inside at once.
+//
+// # Overloaded
+//
+// The service is overloaded while the CPU that its process may use is used up (the smoothed usage, or several raw samples
+// in a row, reach [Options.CPUThreshold]), or while runnable goroutines wait long for a processor
+// ([Options.QueueDelay]). It stays so for [Options.CoolDown] after the last such reading; then the limit opens by a ramp.
+// If the CPU cannot be read, the Shedder goes by the goroutines alone, and says so in its [Stats].
+//
+// # What it learns, and when
+//
+// Only successes count, and only calm teaches rt: a limit that learnt its latency in the overload would justify the
+// overload. The gain falls while goroutines wait longer than they should, and rises again while requests are refused
+// though they do not, so the limit finds what the service can carry when pass × rt is wrong.
+package shedder

@@ -1,0 +1,147 @@
+package shedder
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// tick is how often the sensors are looked at and the limit is steered.
+const tick = 20 * time.Millisecond
+
+const policyName = "shedder"
+
+// The reasons of the [spillway.Rejection]s of a [Shedder].
+const (
+	ReasonLimit = "limit reached" // in flight > pass × rt
+	ReasonPace  = "pace reached"  // requests come faster than they can be answered, and wait before they are seen
+)
+
+// A Shedder is a [spillway.Policy] that refuses what an overloaded service cannot carry. It is made by [New], safe for
+// concurrent use, owns no goroutine and needs no Close: the requests themselves drive it.
+type Shedder struct {
+	base     atomic.Pointer[time.Time] // the first arrival: time is counted from it
+	nextTick atomic.Int64              // ns after base
+	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
+	full     atomic.Pointer[spillway.Rejection]
+	fast     atomic.Pointer[spillway.Rejection]
+	window   atomic.Pointer[stats.Window]
+	_        [64]byte // what every request writes stands on cache lines of its own
+	inFlight atomic.Int64
+	_        [56]byte
+	pacer    pacer
+	_        [24]byte
+	refused  [numClasses]stats.Counter
+
+	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
+	opts    Options
+	control controller
+	learner rtLearner
+	rates   rates
+	seen    progress
+	view    atomic.Pointer[Stats]
+}
+
+// The classes of priority.
+const (
+	sheddable = iota // below Normal
+	normal
+	critical // above Normal
+	numClasses
+)
+
+// New returns a Shedder with the given options; nil means the defaults. It returns an error that names the field that
+// cannot be right.
+func New(o *Options) (*Shedder, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if opts.CPU == nil {
+		if opts.CPU, err = stats.NewCPU(nil); err != nil {
+			return nil, fmt.Errorf("shedder: %w", err)
+		}
+	}
+	if opts.Sched == nil {
+		sched := stats.SchedLatencyOptions{Interval: tick, Quantile: 0.9}
+		if opts.Sched, err = stats.NewSchedLatency(&sched); err != nil {
+			return nil, fmt.Errorf("shedder: %w", err)
+		}
+	}
+	s := &Shedder{}
+	s.nextTick.Store(math.MinInt64)
+	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), Pace: math.Inf(1)})
+	if err := s.install(opts); err != nil {
+		return nil, err
+	}
+	s.publish(free, 0)
+	return s, nil
+}
+
+// Admit refuses r if the service is overloaded and has more requests in flight than it can usefully work on, or takes
+// them in faster. Priorities above [spillway.Normal] are refused last: half of the limit is added for them. Those below
+// may fill only half of it.
+func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	now, due := s.clock(r.Arrived)
+	if due {
+		now = s.refresh(r.Arrived)
+	}
+	class := classOf(r.Priority)
+	most := s.limits[class].Load()
+	if s.inFlight.Load() >= most { // refusing only reads what those who run write
+		s.refused[class].Add(1)
+		return 0, s.full.Load()
+	}
+	cost, ok := s.pacer.take(now, class)
+	if !ok {
+		s.refused[class].Add(1)
+		return 0, s.fast.Load()
+	}
+	if s.inFlight.Add(1) > most { // lost the race for the last place
+		s.inFlight.Add(-1)
+		s.pacer.giveBack(cost)
+		s.refused[class].Add(1)
+		return 0, s.full.Load()
+	}
+	return spillway.Ticket(cost), nil
+}
+
+// Done ends a request that Admit admitted. Only a success teaches the Shedder anything.
+func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	s.inFlight.Add(-1)
+	switch res.Outcome {
+	case spillway.Success:
+		s.window.Load().Add(r.Arrived.Add(res.Latency), int64(res.Latency))
+	case spillway.Refused:
+		s.pacer.giveBack(int64(t))
+	}
+}
+
+func classOf(p spillway.Priority) int {
+	switch {
+	case p > spillway.Normal:
+		return critical
+	case p < spillway.Normal:
+		return sheddable
+	}
+	return normal
+}
+
+// clock returns t in ns after the first arrival, and whether a tick is due.
+func (s *Shedder) clock(t time.Time) (now int64, due bool) {
+	base := s.base.Load()
+	if base == nil {
+		return 0, true
+	}
+	now = int64(t.Sub(*base))
+	return now, now >= s.nextTick.Load()
+}

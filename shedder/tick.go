@@ -1,0 +1,158 @@
+package shedder
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// progress is what earlier ticks have already seen.
+type progress struct {
+	cpu, sched time.Time // of the last samples
+	bucket     time.Time // start of the last closed bucket
+	rated      time.Time // when the rates were last computed
+	pass       float64
+	steady     float64
+	refused    int64
+}
+
+// refresh takes one tick on behalf of all requests: the one that finds it due pays for it, the others go on with the
+// limit they find. It returns t in ns after the first arrival.
+func (s *Shedder) refresh(t time.Time) (now int64) {
+	if !s.mu.TryLock() {
+		now, _ = s.clock(t)
+		return now
+	}
+	changed := false
+	if now, due := s.clock(t); due {
+		if s.base.Load() == nil {
+			base := t
+			s.base.Store(&base)
+			s.control.lastTick, s.control.since = t, t
+			now = 0
+		}
+		changed = s.step(t)
+		s.nextTick.Store(now + int64(tick))
+	}
+	logger := s.opts.Logger
+	s.mu.Unlock()
+	if changed && logger != nil {
+		s.log(logger)
+	}
+	now, _ = s.clock(t)
+	return now
+}
+
+// step reads the sensors, advances the controller and publishes the limit. It is called with mu held, and reports whether
+// the service became overloaded or calm.
+func (s *Shedder) step(now time.Time) (changed bool) {
+	cpu, sched := s.opts.CPU.Sample(now), s.opts.Sched.Sample(now)
+	was := s.control.overloaded
+	r := reading{now: now, wait: -1, inFlight: s.inFlight.Load(), cpuKnown: cpu.Known()}
+	if r.cpuKnown {
+		r.cpu, r.smoothed, r.pause = cpu.Usage, cpu.Smoothed, quotaPause(&cpu)
+		r.cpuFresh = !cpu.Time.Equal(s.seen.cpu)
+		s.seen.cpu = cpu.Time
+	}
+	if sched.Err == nil {
+		r.wait = sched.Value
+		r.waitNew = !sched.Time.Equal(s.seen.sched)
+		s.seen.sched = sched.Time
+	}
+	refused := s.countRefused()
+	r.refused, s.seen.refused = refused-s.seen.refused, refused
+	if !was {
+		s.learner.elapse(now.Sub(s.control.lastTick).Seconds())
+	}
+	s.learn(now, !was)
+	r.pass, r.steady, r.rt = s.seen.pass, s.seen.steady, s.learner.least
+	s.control.opts = s.opts
+	s.publish(s.control.step(&r), r.pause)
+	s.snapshot(&r, &cpu)
+	return s.control.overloaded != was
+}
+
+// learn looks at the window once per bucket: it feeds the closed buckets to the rt learner and computes the rates.
+func (s *Shedder) learn(now time.Time, calm bool) {
+	w := s.window.Load()
+	if since := now.Sub(s.seen.rated); since >= 0 && since < w.BucketSpan() {
+		return
+	}
+	s.seen.rated = now
+	s.seen.pass, s.seen.steady = s.rates.greatest(w, now, func(b stats.Bucket) {
+		if b.Start.After(s.seen.bucket) {
+			s.seen.bucket = b.Start
+			s.learner.add(b.Count, b.Sum, calm)
+		}
+	})
+}
+
+// quotaPause returns how long a CPU quota stops the process in one of its periods once it is used up, or 0 without a quota
+// that did so.
+func quotaPause(cpu *stats.CPUSample) time.Duration {
+	if cpu.ThrottledPeriods == 0 || cpu.Periods == 0 {
+		return 0
+	}
+	period := float64(cpu.Span) / float64(cpu.Periods)
+	pause := period * (1 - cpu.Limit/float64(runtime.GOMAXPROCS(0)))
+	return time.Duration(math.Max(0, math.Min(pause, float64(cpu.Throttled)/float64(cpu.ThrottledPeriods))))
+}
+
+// publish makes v what Admit goes by.
+func (s *Shedder) publish(v verdict, pause time.Duration) {
+	if s.opts.Disabled {
+		v = free
+	}
+	s.pacer.set(v.pace, pause)
+	if math.IsInf(v.limit, 1) || v.limit >= math.MaxInt32 {
+		for i := range s.limits {
+			s.limits[i].Store(math.MaxInt64)
+		}
+		return
+	}
+	s.limits[sheddable].Store(max(1, int64(v.limit/2)))
+	s.limits[normal].Store(int64(v.limit))
+	s.limits[critical].Store(int64(v.limit + math.Max(1, v.limit/2)))
+}
+
+func (s *Shedder) countRefused() int64 {
+	var sum int64
+	for i := range s.refused {
+		sum += s.refused[i].Value()
+	}
+	return sum
+}
+
+func (s *Shedder) log(l *slog.Logger) {
+	v := s.Stats()
+	if v.Overloaded {
+		l.Warn("shedder: overloaded", slog.String("reason", v.Reason.String()), slog.Float64("limit", v.Limit),
+			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", v.CPU), slog.Duration("queue_delay", v.QueueDelay))
+		return
+	}
+	l.Info("shedder: calm again", slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
+}
+
+// install puts opts in force. A window of another size starts empty; rt is kept. It is called with mu held, or before
+// anyone else has s.
+func (s *Shedder) install(opts Options) error {
+	if w := s.window.Load(); w == nil || w.Span() != opts.Window || opts.Buckets != s.opts.Buckets {
+		w, err := stats.NewWindow(opts.Window, opts.Buckets)
+		if err != nil {
+			return fmt.Errorf("shedder: %w", err)
+		}
+		s.window.Store(w)
+		s.seen.bucket, s.seen.rated = time.Time{}, time.Time{}
+	}
+	s.opts = opts
+	s.full.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
+	s.fast.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonPace, RetryAfter: opts.CoolDown})
+	return nil
+}
+
+var _ spillway.Policy = (*Shedder)(nil)
