@@ -1,3 +1,8 @@
+// Command overload drives a real HTTP server far beyond what it can carry, first bare and then behind Spillway, and
+// shows what is left of its useful work.
+//
+//	go run ./examples/overload
+//	go run ./examples/overload -loads 0.5,5 -seconds 10 -guards none,fixed:4,spillway -json figures.json
 package main
 
 import (
@@ -7,5 +12,8 @@ import (
 )
 
 func main() {
-	os.Exit(overload.Main(overload.Config{DefaultGuards: "none"}))
+	os.Exit(overload.Main(overload.Config{
+		Guards:        []overload.Guard{{Name: "spillway", Wrap: protected}},
+		DefaultGuards: "none,spillway",
+	}))
 }

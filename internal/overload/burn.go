@@ -2,6 +2,7 @@ package overload
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -47,23 +48,20 @@ func spin(n int) uint64 {
 }
 
 // calibrate returns how many iterations of spin use a millisecond of CPU. It measures the CPU time of its thread, not
-// the wall clock, so that neither a quota nor a neighbour falsifies it, and takes the fastest of many trials.
+// the wall clock, so that neither a quota nor a neighbour falsifies it, and takes the median of many trials.
 func calibrate() float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const iterations = 400_000
-	best := time.Duration(1<<63 - 1)
-	var used time.Duration
-	for range 100 {
+	const (
+		iterations = 400_000
+		trials     = 81
+	)
+	used := make([]time.Duration, trials)
+	for i := range used {
 		before := threadCPU()
 		spin(iterations)
-		took := threadCPU() - before
-		if took > 0 {
-			best = min(best, took)
-		}
-		if used += took; used > 60*time.Millisecond {
-			break
-		}
+		used[i] = max(threadCPU()-before, 1)
 	}
-	return iterations / (float64(best) / float64(time.Millisecond))
+	slices.Sort(used)
+	return iterations / (float64(used[trials/2]) / float64(time.Millisecond))
 }
