@@ -64,12 +64,21 @@ type gateCounts struct {
 
 // refused counts one refusal by policy i.
 func (c *gateCounts) refused(i int, err error) {
-	rej, ok := err.(*Rejection) //nolint:errorlint // the common case at the price of a comparison
-	if ok || errors.As(err, &rej) {
+	if rej := rejectionIn(err); rej != nil {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 		return
 	}
 	c.cancelled.Add(1)
+}
+
+// rejectionIn returns the Rejection that err is or wraps, or nil.
+func rejectionIn(err error) *Rejection {
+	if rej, ok := err.(*Rejection); ok { //nolint:errorlint // the common case: errors.As would allocate
+		return rej
+	}
+	var rej *Rejection
+	errors.As(err, &rej)
+	return rej
 }
 
 // A tally counts refusals by policy and reason. Reasons are few and constant, so a scan of an immutable slice finds the
@@ -112,7 +121,7 @@ func (t *tally) insert(index int, policy, reason string) *tallyEntry {
 		entries = *p
 	}
 	if len(entries) >= maxReasons {
-		reason = "other"
+		policy, reason = "other", "other"
 	}
 	if e := t.find(index, policy, reason); e != nil {
 		return e

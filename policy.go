@@ -45,7 +45,8 @@ type Request struct {
 	Priority Priority
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1.
 	Cost int
-	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock.
+	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
+	// then follows a step of the system's within a second.
 	Arrived time.Time
 }
 

@@ -2,7 +2,6 @@ package spillway
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spillway-go/spillway/stats"
 )
@@ -39,8 +38,7 @@ func (s *ShadowPolicy) Admit(ctx context.Context, r Request) (Ticket, error) {
 		s.admitted.Add(1)
 		return t, nil
 	}
-	rej, ok := err.(*Rejection) //nolint:errorlint // the common case at the price of a comparison
-	if ok || errors.As(err, &rej) {
+	if rej := rejectionIn(err); rej != nil {
 		s.refusals.add(0, rej.Policy, rej.Reason)
 	} else {
 		s.cancelled.Add(1)

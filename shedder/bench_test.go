@@ -1,0 +1,93 @@
+package shedder_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/stats"
+)
+
+var (
+	sinkTime     time.Time
+	sinkDuration time.Duration
+)
+
+// BenchmarkTwoClockReads is what the benchmarks below are compared with: time.Now when a request comes and when it goes.
+func BenchmarkTwoClockReads(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		start := time.Now()
+		sinkTime = time.Now()
+		sinkDuration = sinkTime.Sub(start)
+	}
+}
+
+func BenchmarkGateShedderAdmit(b *testing.B) {
+	gate := spillway.New(spillway.Must(shedder.New(nil)))
+	admit := func() {
+		permit, err := gate.Enter(context.Background(), spillway.Request{})
+		if err == nil {
+			permit.Done(spillway.Success)
+		}
+	}
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			admit()
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				admit()
+			}
+		})
+	})
+}
+
+func BenchmarkGateShedderRefuse(b *testing.B) {
+	gate := spillway.New(full(b))
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = gate.Enter(context.Background(), spillway.Request{})
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				_, _ = gate.Enter(context.Background(), spillway.Request{})
+			}
+		})
+	})
+}
+
+// full returns an overloaded Shedder with no room left.
+func full(b *testing.B) *shedder.Shedder {
+	hot := fakeCPU{usage: 1}
+	shed, err := shedder.New(&shedder.Options{CPU: &hot, MinLimit: 1, MaxLimit: 1})
+	require.NoError(b, err)
+	for i := range 2 {
+		_, err = shed.Admit(context.Background(), spillway.Request{Arrived: time.Now().Add(time.Duration(i) * time.Second)})
+	}
+	require.ErrorIs(b, err, spillway.ErrRejected)
+	return shed
+}
+
+// fakeCPU says what it is told.
+type fakeCPU struct {
+	usage, smoothed float64
+	err             error
+	samples         uint64
+}
+
+func (f *fakeCPU) Sample(now time.Time) stats.CPUSample {
+	return stats.CPUSample{Usage: f.usage, Smoothed: max(f.smoothed, f.usage), Time: now, Samples: 1, Err: f.err, Limit: 1}
+}
