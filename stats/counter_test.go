@@ -1,0 +1,49 @@
+package stats
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/spillway-go/spillway/internal/stripe"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCounterAdds(t *testing.T) {
+	var c Counter
+	require.Zero(t, c.Value())
+	c.Add(5)
+	c.Add(-7)
+	c.Add(0)
+	require.Equal(t, int64(-2), c.Value())
+}
+
+func TestCounterCellsAreApart(t *testing.T) {
+	require.Equal(t, uintptr(stripe.Size), unsafe.Sizeof(counterCell{}))
+	var c Counter
+	c.Add(1)
+	require.Len(t, *c.cells.Load(), stripe.Count())
+}
+
+func TestCounterConcurrentAdds(t *testing.T) {
+	for range 100 {
+		var c Counter // new each time, so that the first Adds race for the cells
+		together(16, func(i int) {
+			for range 100 {
+				c.Add(int64(i))
+			}
+		})
+		require.Equal(t, int64(100*120), c.Value())
+	}
+}
+
+func TestCounterDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates; run without -race to check allocations")
+	}
+	var c Counter
+	c.Add(1)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		c.Add(1)
+		c.Value()
+	}))
+}
