@@ -1,0 +1,29 @@
+// Package httpgate puts a [spillway.Gate] around a net/http handler.
+//
+//	gate := spillway.New(spillway.Must(shedder.New(nil)))
+//	protect := httpgate.Handler(gate, nil)
+//	http.ListenAndServe(":8080", protect(mux))
+//
+// A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its context
+// tell the policies how it went. A request that the gate refuses is answered at once with 503 Service Unavailable, or 429
+// Too Many Requests if the caller used up its own share, a Retry-After and a small problem document. Its body is not read
+// and nothing is logged: the refused request stays the cheapest one in the process.
+//
+// # Where it stands
+//
+// Put it outside whatever costs something (authentication, body parsing, tracing) and inside two things: the middleware
+// that recovers from panics, and [http.TimeoutHandler]. A gate outside a TimeoutHandler gets its permit back when the
+// timeout strikes, while the handler still burns what the permit stood for.
+//
+// # What is not gated
+//
+// Health checks, metrics and profiles are exempt ([DefaultExempt]): a liveness probe that is shed turns an overload into
+// a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it, because how
+// long a subscription stays open says nothing about the service; they count against a limit of their own
+// ([Options.MaxLongLived]).
+//
+// # Other frameworks
+//
+// [Handler] fits whatever takes a func(http.Handler) http.Handler. For the others, [spillway.Gate.Enter], [WriteRefusal]
+// or [Problem], and [DefaultOutcome] are the parts that it is made of.
+package httpgate

@@ -1,0 +1,130 @@
+package httpgate_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+// A recorder is a Policy that admits everything, or refuses everything with a given Rejection, and remembers what it saw.
+type recorder struct {
+	mu       sync.Mutex
+	refusal  *spillway.Rejection
+	requests []spillway.Request
+	results  []spillway.Result
+}
+
+func (p *recorder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refusal != nil {
+		return 0, p.refusal
+	}
+	p.requests = append(p.requests, r)
+	return 0, nil
+}
+
+func (p *recorder) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.results = append(p.results, res)
+}
+
+func (p *recorder) inFlight() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.requests) - len(p.results)
+}
+
+func (p *recorder) outcomes() (out []spillway.Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, res := range p.results {
+		out = append(out, res.Outcome)
+	}
+	return out
+}
+
+var (
+	full      = &spillway.Rejection{Policy: "fake", Reason: "full"}
+	overQuota = &spillway.Rejection{Policy: "fake", Reason: "over quota", OverQuota: true}
+)
+
+// refuser is a Policy that refuses everything and remembers nothing.
+type refuser struct{ refusal *spillway.Rejection }
+
+func (p refuser) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
+	return 0, p.refusal
+}
+func (p refuser) Done(spillway.Request, spillway.Ticket, spillway.Result) {}
+
+// admitter is a Policy that admits everything and remembers nothing.
+type admitter struct{}
+
+func (admitter) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
+func (admitter) Done(spillway.Request, spillway.Ticket, spillway.Result)          {}
+
+// shut returns a gate that refuses everything.
+func shut() *spillway.Gate { return spillway.New(refuser{full}) }
+
+// middleware returns a Middleware in front of policies.
+func middleware(t testing.TB, o *httpgate.Options, policies ...spillway.Policy) *httpgate.Middleware {
+	t.Helper()
+	m, err := httpgate.New(spillway.New(policies...), o)
+	require.NoError(t, err)
+	return m
+}
+
+// serve runs one GET through h in memory and returns what it answered.
+func serve(h http.Handler, path string) *http.Response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Result()
+}
+
+// served returns the outcome that a Policy learns of a request that handler served.
+func served(t *testing.T, handler http.HandlerFunc) spillway.Outcome {
+	t.Helper()
+	p := &recorder{}
+	serve(middleware(t, nil, p).Handler(handler), "/")
+	require.Len(t, p.outcomes(), 1)
+	return p.outcomes()[0]
+}
+
+func answer(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+func unreachable(t testing.TB) http.HandlerFunc {
+	return func(http.ResponseWriter, *http.Request) { t.Error("the handler of a refused request ran") }
+}
+
+// eachProtocol runs f against a real server with handler h, once over HTTP/1.1 and once over HTTP/2.
+func eachProtocol(t *testing.T, h http.Handler, f func(t *testing.T, url string, client *http.Client)) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Proto != proto {
+					t.Errorf("the test meant to speak %s, got %s", proto, r.Proto)
+				}
+				h.ServeHTTP(w, r)
+			}))
+			srv.EnableHTTP2 = proto == "HTTP/2.0"
+			srv.StartTLS()
+			defer srv.Close()
+			client := srv.Client()
+			if proto == "HTTP/1.1" {
+				client.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+			}
+			f(t, srv.URL, client)
+		})
+	}
+}

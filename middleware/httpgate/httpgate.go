@@ -1,0 +1,106 @@
+package httpgate
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway"
+)
+
+// Handler returns middleware that lets a request through to the wrapped handler if gate admits it. If o is nil, it has
+// the defaults. Every handler it wraps shares the gate and the room for long-lived requests.
+//
+// Handler panics if gate is nil or if a field of o is invalid; [New] returns the error instead.
+func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
+	return spillway.Must(New(gate, o)).Handler
+}
+
+// A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
+type Middleware struct {
+	gate    *spillway.Gate
+	o       Options // no field is nil, except Request and LongLived
+	long    longLived
+	exempts atomic.Int64
+}
+
+// New returns a Middleware in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
+// gate, or a field of o and its value.
+func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
+	if gate == nil {
+		return nil, errors.New("httpgate: gate: must be a Gate, got nil")
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Middleware{gate: gate, o: opts, long: longLived{limit: int64(opts.MaxLongLived)}}, nil
+}
+
+// Stats is a snapshot of what a [Middleware] knows beyond what its [spillway.Gate] counts.
+type Stats struct {
+	Exempt           int64 // requests that passed by the gate
+	LongLived        int64 // requests that have left the gate and are open now
+	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
+}
+
+// Stats returns a snapshot of the counts. It may be called at any time.
+func (m *Middleware) Stats() Stats {
+	return Stats{Exempt: m.exempts.Load(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Load()}
+}
+
+// Handler wraps next. It panics if next is nil.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httpgate: Handler: next must be a handler, got nil")
+	}
+	return &gated{m: m, next: next}
+}
+
+// gated is a handler behind the gate.
+type gated struct {
+	m    *Middleware
+	next http.Handler
+}
+
+func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m := h.m
+	if m.o.Exempt(r) {
+		m.exempts.Add(1)
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	claimed := m.claimsLongLife(r)
+	if claimed && m.long.full() && r.Context().Err() == nil {
+		m.long.refused.Add(1)
+		m.refuse(w, r, errTooManyLongLived)
+		return
+	}
+	var req spillway.Request
+	if m.o.Request != nil {
+		req = m.o.Request(r)
+	}
+	permit, err := m.gate.Enter(r.Context(), req)
+	if err != nil {
+		m.refuse(w, r, err)
+		return
+	}
+	if claimed && m.o.LongLived != nil && m.long.enter() {
+		permit.Done(spillway.Ignored)
+		defer m.long.leave()
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	h.serve(w, r, permit, claimed)
+}
+
+// serve runs the handler under permit. It does not recover: a panic keeps its stack, and what Goexit skips is covered too.
+func (h *gated) serve(w http.ResponseWriter, r *http.Request, permit spillway.Permit, claimed bool) {
+	gw, x := wrap(w)
+	x.m = h.m
+	x.permit = permit
+	x.claimed = claimed
+	defer x.end(r)
+	h.next.ServeHTTP(gw, r)
+	x.returned(r)
+}

@@ -1,0 +1,62 @@
+package httpgate
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// The values of Retry-After that refusals are answered with, in seconds: each up to a minute, every 5 s up to ten
+// minutes, every 30 s up to an hour, every 5 minutes up to a day: close enough together that a quarter of each spans
+// several. They are prepared, so that a refusal formats nothing, and never modified.
+var (
+	retryAfterSeconds = retryAfterSteps()
+	retryAfterValues  = formatAll(retryAfterSeconds)
+)
+
+const maxRetryAfter = 24 * 60 * 60 // seconds
+
+func retryAfterSteps() (steps []int) {
+	for s := 1; s <= maxRetryAfter; {
+		steps = append(steps, s)
+		switch {
+		case s < 60:
+			s++
+		case s < 10*60:
+			s += 5
+		case s < 60*60:
+			s += 30
+		default:
+			s += 5 * 60
+		}
+	}
+	return steps
+}
+
+func formatAll(steps []int) []string {
+	out := make([]string, len(steps))
+	for i, s := range steps {
+		out[i] = strconv.Itoa(s)
+	}
+	return out
+}
+
+// retryAfterHeader returns a value for Retry-After that is not earlier than d, spread at random over a quarter of d, and
+// over 2 s at least.
+func retryAfterHeader(d time.Duration) []string {
+	return retryAfterAt(d, rand.Float64())
+}
+
+// retryAfterAt is retryAfterHeader for a given position in the spread, in [0, 1).
+func retryAfterAt(d time.Duration, position float64) []string {
+	least := 1
+	if d > time.Second {
+		least = int(min((d-1)/time.Second+1, maxRetryAfter))
+	}
+	spread := max(2, least/4)
+	seconds := least + int(position*float64(spread+1))
+	i, _ := slices.BinarySearch(retryAfterSeconds, seconds)
+	i = min(i, len(retryAfterValues)-1)
+	return retryAfterValues[i : i+1 : i+1]
+}

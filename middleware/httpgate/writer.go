@@ -1,0 +1,137 @@
+package httpgate
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+)
+
+// The optional interfaces of a ResponseWriter, as bits of the index of a variant. Deadlines and full duplex are not among
+// them: nobody but http.ResponseController asks for those, and it follows Unwrap.
+const (
+	hasFlush = 1 << iota
+	hasFlushError
+	hasHijack
+	hasReadFrom
+	hasPush
+	hasWriteString
+	hasCloseNotify
+	numVariants
+)
+
+type (
+	flushErrorer interface{ FlushError() error }
+	unwrapper    interface{ Unwrap() http.ResponseWriter }
+	// closeNotifier is http.CloseNotifier, which is deprecated, yet asserted by frameworks.
+	closeNotifier interface{ CloseNotify() <-chan bool }
+)
+
+// offered returns the optional interfaces that w implements.
+func offered(w http.ResponseWriter) (set int) {
+	if _, ok := w.(http.Flusher); ok {
+		set |= hasFlush
+	}
+	if _, ok := w.(flushErrorer); ok {
+		set |= hasFlushError
+	}
+	if _, ok := w.(http.Hijacker); ok {
+		set |= hasHijack
+	}
+	if _, ok := w.(io.ReaderFrom); ok {
+		set |= hasReadFrom
+	}
+	if _, ok := w.(http.Pusher); ok {
+		set |= hasPush
+	}
+	if _, ok := w.(io.StringWriter); ok {
+		set |= hasWriteString
+	}
+	if _, ok := w.(closeNotifier); ok {
+		set |= hasCloseNotify
+	}
+	return set
+}
+
+//go:generate go run gen_variants.go
+
+// wrap returns a ResponseWriter with the optional interfaces of inner, and the exchange inside it: one allocation for both.
+func wrap(inner http.ResponseWriter) (http.ResponseWriter, *exchange) {
+	w, x := variants[offered(inner)]()
+	x.inner = inner
+	return w, x
+}
+
+// A writer is what a handler gets: a ResponseWriter through which its exchange sees what happens. It is the root of the
+// variants in variants.go, each of which adds a set of optional interfaces.
+type writer struct{ x exchange }
+
+// Header, Write and WriteHeader are those of a ResponseWriter.
+func (w *writer) Header() http.Header { return w.x.inner.Header() }
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.x.commit(http.StatusOK)
+	return w.x.inner.Write(b)
+}
+
+func (w *writer) WriteHeader(status int) { w.x.writeHeader(status) }
+
+// Unwrap serves http.ResponseController. It finds in the variant what inner offers itself; what lies deeper it finds
+// through deeper, so that a flush or hijack down there is noticed too.
+func (w *writer) Unwrap() http.ResponseWriter {
+	if _, ok := w.x.inner.(unwrapper); ok {
+		return (*deeper)(w)
+	}
+	return w.x.inner
+}
+
+// The methods of the optional interfaces, which the variants offer.
+
+func (x *exchange) flush() {
+	x.flushing()
+	x.inner.(http.Flusher).Flush()
+}
+
+func (x *exchange) flushError() error {
+	x.flushing()
+	return x.inner.(flushErrorer).FlushError()
+}
+
+func (x *exchange) hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return x.hijacked(x.inner.(http.Hijacker).Hijack())
+}
+
+func (x *exchange) readFrom(src io.Reader) (int64, error) {
+	x.commit(http.StatusOK)
+	return x.inner.(io.ReaderFrom).ReadFrom(src)
+}
+
+func (x *exchange) push(target string, o *http.PushOptions) error {
+	return x.inner.(http.Pusher).Push(target, o)
+}
+
+func (x *exchange) writeString(s string) (int, error) {
+	x.commit(http.StatusOK)
+	return x.inner.(io.StringWriter).WriteString(s)
+}
+
+func (x *exchange) closeNotify() <-chan bool { return x.inner.(closeNotifier).CloseNotify() }
+
+// A deeper is a writer on the way to what its inner ResponseWriter does not offer, but unwraps to.
+type deeper writer
+
+func (d *deeper) Header() http.Header         { return d.x.inner.Header() }
+func (d *deeper) Write(b []byte) (int, error) { return (*writer)(d).Write(b) }
+func (d *deeper) WriteHeader(status int)      { d.x.writeHeader(status) }
+func (d *deeper) Unwrap() http.ResponseWriter { return d.x.inner }
+
+// FlushError flushes what inner unwraps to. It returns an error that matches http.ErrNotSupported if nothing there can.
+func (d *deeper) FlushError() error {
+	d.x.flushing()
+	return http.NewResponseController(d.x.inner).Flush()
+}
+
+// Hijack hijacks what inner unwraps to. It returns an error that matches http.ErrNotSupported if nothing there can.
+func (d *deeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return d.x.hijacked(http.NewResponseController(d.x.inner).Hijack())
+}
