@@ -68,7 +68,11 @@ func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	name, err := writeReport(o.report, run)
+	if err == nil && name != "" {
+		fmt.Fprintln(out, "report:", name)
+	}
+	return err
 }
 
 // options are the flags, parsed and checked.
@@ -109,6 +113,7 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	fs.Float64Var(&o.quota, "quota", 0.4, "how many CPUs the server may use, through a control group; 0 sets no limit")
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of the arrival times")
 	fs.BoolVar(&o.recheck, "recheck", true, "measure the capacity again at the end, to show how steady the machine was")
+	fs.StringVar(&o.report, "report", reportTemp, "write the page with the charts to this file; temp makes one among the temporary files, none leaves it out")
 	fs.StringVar(&o.json, "json", "", "write the figures to this file")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -165,6 +170,9 @@ func (o *options) check(c *Config) error {
 func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, error) {
 	r := &runner{config: c, opts: o, progress: p}
 	run := r.describe()
+	if o.settle > 0 {
+		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.settle))
+	}
 	if o.quota > 0 {
 		var err error
 		if r.group, err = newCgroup(o.quota); err != nil {

@@ -68,6 +68,8 @@ type Series struct {
 	Points []Point        `json:"points"`
 	Server []ServerSample `json:"server"`
 	Spans  []Span         `json:"spans"`
+
+	stretches []*stretch
 }
 
 // A Point counts the requests whose intended send time lies in the 100 ms that begin at T.

@@ -2,7 +2,6 @@ package overload
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -162,7 +161,7 @@ func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, s
 
 // reduce turns what was recorded into figures. It must run after the last request has ended.
 func (g *guardRun) reduce() ([]Result, Series) {
-	series := Series{Guard: g.guard, Server: g.ended}
+	series := Series{Guard: g.guard, Server: g.ended, stretches: g.stretches}
 	var (
 		results []Result
 		all     []sample
@@ -203,9 +202,4 @@ func (g *guardRun) restAfter(i int) *stretch {
 		rest.samples = append(rest.samples, l.samples...)
 	}
 	return rest
-}
-
-// settleText says for the notes how the loads were put together.
-func (r *runner) settleText() string {
-	return fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, r.opts.settle)
 }
