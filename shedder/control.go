@@ -37,14 +37,14 @@ func (r Reason) String() string {
 
 // The constants of the control law. They were chosen by measurement on a real server (docs/algorithms.md).
 const (
-	enterShare  = 0.5 // of MaxDelay: waits of goroutines that mean overload
-	targetShare = 0.1 // of MaxDelay: waits of goroutines to steer by
-	paceMost    = 1.2 // the pace, as a share of the steady rate, while nothing waits
-	paceLeast   = 0.3 // the pace however long goroutines wait
-	paceSlope   = 0.2 // what each target of waiting takes from the pace
-	rampRate    = 8.0 // how many times the limit grows in each second of the ramp that ends an overload
-	rampEnd     = 16  // where the ramp ends
-	waitBlend   = 0.5 // the weight of a new reading of the goroutines' waits
+	enterShare  = 0.5  // of MaxDelay: waits of goroutines that mean overload
+	targetShare = 0.15 // of MaxDelay: waits of goroutines to steer by
+	paceMost    = 1.1  // the pace, as a share of the steady rate, while nothing waits
+	paceLeast   = 0.5  // the pace however long goroutines wait
+	paceSlope   = 0.1  // what each target of waiting takes from the pace
+	rampRate    = 8.0  // how many times the limit grows in each second of the ramp that ends an overload
+	rampEnd     = 16   // where the ramp ends
+	waitBlend   = 0.5  // the weight of a new reading of the goroutines' waits
 )
 
 // A reading is what sensors and windows say at one tick.
@@ -98,7 +98,13 @@ func (c *controller) step(r *reading) verdict {
 		c.lastRefused = r.now
 	}
 	c.observe(r)
-	switch why := c.detect(r); {
+	why := c.detect(r)
+	if c.wait >= targetShare*float64(c.opts.MaxDelay) {
+		c.lastWaiting = r.now
+	} else if r.now.Sub(c.lastWaiting) >= c.opts.CoolDown {
+		c.paced = false
+	}
+	switch {
 	case why != Calm:
 		if !c.overloaded {
 			c.overloaded, c.since = true, r.now
@@ -139,22 +145,18 @@ func (c *controller) observe(r *reading) {
 // detect returns why r says that the service is overloaded, or Calm.
 func (c *controller) detect(r *reading) Reason {
 	delay := float64(c.opts.MaxDelay)
-	paced := c.opts.MaxDelay != Off && c.wait >= enterShare*delay
-	switch {
-	case paced:
+	waiting := c.opts.MaxDelay != Off && c.wait >= enterShare*delay
+	// A pace that holds the waits near their target holds them below what started it.
+	held := c.paced && c.wait >= targetShare*delay && r.now.Sub(c.lastRefused) < c.opts.CoolDown/2
+	if waiting {
 		c.paced = true
-		c.lastWaiting = r.now
-	case c.paced && c.wait >= targetShare*delay:
-		c.lastWaiting = r.now
-	case c.paced && r.now.Sub(c.lastWaiting) >= c.opts.CoolDown:
-		c.paced = false
 	}
 	switch {
 	case r.cpuKnown && c.opts.CPUThreshold != Off && r.smoothed >= c.opts.CPUThreshold:
 		return CPUHigh
 	case r.cpuKnown && c.opts.CPUThreshold != Off && c.opts.Streak != Off && c.streak >= c.opts.Streak:
 		return CPUStreak
-	case paced:
+	case waiting, held:
 		return QueueDelay
 	case c.opts.MaxDelay != Off && float64(r.wait) >= targetShare*delay && float64(r.inFlight) > c.room(r):
 		return Backlog

@@ -33,7 +33,7 @@ type Options struct {
 	Streak int
 	// MaxDelay is how much longer than undisturbed a request may take while the service is overloaded: the one knob
 	// between latency (less) and utilization (more). It is added to rt in pass × rt; goroutines that wait half of it for
-	// a processor mean overload; and a tenth of it is what such waits are steered to. The pauses of a CPU quota come on
+	// a processor mean overload; and a seventh of it is what such waits are steered to. The pauses of a CPU quota come on
 	// top, since nobody can help them. If MaxDelay is 0, it is 100 ms. If it is [Off], the rule is pass × rt to the
 	// letter, and only the CPU says when.
 	MaxDelay time.Duration

@@ -19,6 +19,7 @@ type progress struct {
 	pass       float64
 	steady     float64
 	refused    int64
+	pause      time.Duration
 }
 
 // refresh takes one tick on behalf of all requests: the one that finds it due pays for it, the others go on with the
@@ -55,7 +56,9 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	was := s.control.overloaded
 	r := reading{now: now, wait: -1, inFlight: s.inFlight.Load(), cpuKnown: cpu.Known()}
 	if r.cpuKnown {
-		r.cpu, r.smoothed, r.pause = cpu.Usage, cpu.Smoothed, quotaPause(&cpu)
+		r.cpu, r.smoothed = cpu.Usage, cpu.Smoothed
+		s.seen.pause = quotaPause(&cpu, s.seen.pause)
+		r.pause = s.seen.pause
 		r.cpuFresh = !cpu.Time.Equal(s.seen.cpu)
 		s.seen.cpu = cpu.Time
 	}
@@ -92,15 +95,18 @@ func (s *Shedder) learn(now time.Time, calm bool) {
 	})
 }
 
-// quotaPause returns how long a CPU quota stops the process in one of its periods once it is used up, or 0 without a quota
-// that did so.
-func quotaPause(cpu *stats.CPUSample) time.Duration {
-	if cpu.ThrottledPeriods == 0 || cpu.Periods == 0 {
-		return 0
+// longestPeriod bounds what is taken for the period of a CPU quota: 100 ms is the default everywhere, and an idle process
+// has fewer periods than time.
+const longestPeriod = 100 * time.Millisecond
+
+// quotaPause returns how long a CPU quota stops the process in one of its periods when it is used up, or last if the
+// sample does not say.
+func quotaPause(cpu *stats.CPUSample, last time.Duration) time.Duration {
+	if cpu.Periods == 0 {
+		return last
 	}
-	period := float64(cpu.Span) / float64(cpu.Periods)
-	pause := period * (1 - cpu.Limit/float64(runtime.GOMAXPROCS(0)))
-	return time.Duration(math.Max(0, math.Min(pause, float64(cpu.Throttled)/float64(cpu.ThrottledPeriods))))
+	period := min(cpu.Span/time.Duration(cpu.Periods), longestPeriod)
+	return time.Duration(float64(period) * math.Max(0, 1-cpu.Limit/float64(runtime.GOMAXPROCS(0))))
 }
 
 // publish makes v what Admit goes by.
