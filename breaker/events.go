@@ -1,0 +1,57 @@
+package breaker
+
+// unlock releases b.mu and tells the listener what has happened since it was taken.
+func (b *Breaker) unlock() {
+	listen := b.opts.Load().OnEvent
+	if listen == nil {
+		b.machine.changes = b.machine.changes[:0]
+		b.mu.Unlock()
+		return
+	}
+	for _, c := range b.machine.changes {
+		b.queue = append(b.queue, Event{
+			Time: b.base.at(c.at), From: c.from, To: c.to, Reason: c.reason, OpenFor: c.openFor, WouldOpen: c.wouldOpen,
+		})
+	}
+	b.machine.changes = b.machine.changes[:0]
+	tell := len(b.queue) > 0 && !b.telling
+	if tell {
+		b.telling = true
+	}
+	b.mu.Unlock()
+	if tell {
+		b.tell(listen)
+	}
+}
+
+// tell hands the queue to the listener, one event after the other. Events that come meanwhile, also from the listener
+// itself, join the queue.
+func (b *Breaker) tell(listen func(Event)) {
+	done := false
+	defer func() {
+		if !done { // the listener has ended the goroutine: the rest must be told nevertheless
+			b.tell(listen)
+		}
+	}()
+	for {
+		b.mu.Lock()
+		if len(b.queue) == 0 {
+			b.telling, b.queue, done = false, nil, true
+			b.mu.Unlock()
+			return
+		}
+		e := b.queue[0]
+		b.queue = b.queue[1:]
+		b.mu.Unlock()
+		b.tellOne(listen, e)
+	}
+}
+
+func (b *Breaker) tellOne(listen func(Event), e Event) {
+	defer func() {
+		if recover() != nil {
+			b.panics.Add(1)
+		}
+	}()
+	listen(e)
+}

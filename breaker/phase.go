@@ -1,0 +1,212 @@
+package breaker
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// A phase is what requests read of a [Breaker]: state, generation and deadline as one value, published as a whole.
+type phase struct {
+	state    State
+	mode     Mode
+	gen      uint32
+	admits   bool // closed, and no ramp
+	since    instant
+	slowCall time.Duration // no call is slower; MaxInt64 if none is slow
+	reason   string        // of a refusal
+	rampFrom instant
+	rampEnd  instant // longAgo without a ramp
+	rampStep instant
+	hangFrom int64       // the slot from which on calls may be found hanging
+	calls    *callWindow // nil if time decides
+
+	// hangDue is when to look for hanging calls again, and never if nobody wants to know.
+	hangDue atomic.Int64
+	// shut is until when no call goes through, whatever happens.
+	shut atomic.Int64
+	// asked counts the calls that came during the ramp.
+	asked   atomic.Int64
+	refusal atomic.Pointer[refusal]
+}
+
+func (p *phase) sameGen(t spillway.Ticket) bool { return uint32(t>>genShift)&ticketGens == p.gen }
+
+// verdict classes an outcome.
+func (p *phase) verdict(res spillway.Result) (v verdict) {
+	switch res.Outcome {
+	case spillway.Success:
+	case spillway.Failure, spillway.Dropped:
+		v = failed
+	default:
+		return ignored
+	}
+	if res.Latency > p.slowCall {
+		v |= slow
+	}
+	return v
+}
+
+// publish makes the state of the machine known if it has changed. b.mu is held.
+func (b *Breaker) publish(now instant) *phase {
+	old, m := b.phase.Load(), &b.machine
+	if m.gen == old.gen {
+		old.shut.Store(int64(b.shutUntil()))
+		return old
+	}
+	if m.state == Closed {
+		b.ring.forget()
+		b.streak.Store(0)
+		b.wouldAt = longAgo
+		if b.charged {
+			b.charged = false
+			if b.veto != nil {
+				b.veto.closed()
+			}
+		}
+	}
+	p := b.newPhase(now)
+	b.phase.Store(p)
+	return p
+}
+
+// newPhase returns a phase that shows the machine. b.mu is held, or nobody knows b yet.
+func (b *Breaker) newPhase(now instant) *phase {
+	m, o, old := &b.machine, b.opts.Load(), b.phase.Load()
+	p := &phase{
+		state: m.state, mode: m.mode, gen: m.gen, since: m.since,
+		slowCall: math.MaxInt64, reason: ReasonOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
+	}
+	if o.SlowCall > 0 {
+		p.slowCall = o.SlowCall
+	}
+	sameGen := old != nil && old.gen == m.gen
+	switch {
+	case sameGen:
+		p.inherit(old)
+	case m.state == Closed:
+		b.beginClosed(p, old == nil)
+	case old != nil:
+		p.calls = old.calls
+	}
+	if m.mode == ForcedOpen {
+		p.reason = ReasonForcedOpen
+	} else if m.state == HalfOpen {
+		p.reason = ReasonProbing
+	}
+	p.admits = m.state == Closed && p.rampEnd <= now
+	p.hangDue.Store(int64(never))
+	if o.SlowCall > 0 && o.SlowRate != Off && m.mode != ForcedClosed {
+		p.hangDue.Store(int64(longAgo))
+	}
+	p.shut.Store(int64(b.shutUntil()))
+	return p
+}
+
+// inherit takes over what belongs to a generation.
+func (p *phase) inherit(old *phase) {
+	p.hangFrom, p.calls = old.hangFrom, old.calls
+	p.rampFrom, p.rampEnd, p.rampStep = old.rampFrom, old.rampEnd, old.rampStep
+	p.reason = old.reason
+	p.asked.Store(old.asked.Load())
+}
+
+// beginClosed sets up a phase in which calls go through.
+func (b *Breaker) beginClosed(p *phase, first bool) {
+	m, o := &b.machine, b.opts.Load()
+	if o.WindowCalls > 0 {
+		p.calls = newCallWindow(o.WindowCalls)
+	}
+	switch {
+	case first:
+	case m.reason == ByProbeSuccess:
+		// Stragglers from before began at least an open time ago, so this slot is of calls to be judged.
+		p.hangFrom = b.ring.slotOf(m.since)
+		if o.Ramp > 0 {
+			p.rampFrom, p.rampEnd = m.since, m.since.after(o.Ramp)
+			p.rampStep = max(instant(o.Ramp)/instant(len(rampShares)), 1)
+			p.reason = ReasonRamp
+		}
+	default:
+		p.hangFrom = b.ring.slotOf(m.since) + 1
+	}
+}
+
+// shutUntil returns until when no call goes through, whatever happens.
+func (b *Breaker) shutUntil() instant {
+	m := &b.machine
+	switch {
+	case m.state == Open:
+		return m.deadline
+	case m.state == HalfOpen && len(m.leases) >= b.opts.Load().Probes:
+		return m.leases[m.firstLease()].end
+	}
+	return longAgo
+}
+
+// rampShares are the shares of the calls, in percent, that go through in each third of a ramp.
+var rampShares = [...]int64{10, 25, 50}
+
+// share returns the percentage of calls that goes through at now.
+func (p *phase) share(now instant) int64 {
+	switch {
+	case p.state != Closed:
+		return 0
+	case now >= p.rampEnd:
+		return 100
+	}
+	step := max(now-p.rampFrom, 0) / p.rampStep
+	return rampShares[min(int(step), len(rampShares)-1)]
+}
+
+// rampAdmits reports whether one more call goes through, evenly and the first one at once.
+func (p *phase) rampAdmits(now instant) bool {
+	n, share := p.asked.Add(1)-1, p.share(now)
+	return (n*share+99)/100 != ((n+1)*share+99)/100
+}
+
+// endRamp lets everything through, and returns the phase in force.
+func (b *Breaker) endRamp(old *phase) *phase {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.phase.Load(); p != old {
+		return p
+	}
+	p := b.newPhase(old.rampEnd)
+	b.phase.Store(p)
+	return p
+}
+
+// renewEvery is how old the RetryAfter of a refusal may be.
+const renewEvery = instant(100 * time.Millisecond)
+
+// A refusal is a Rejection and until when it tells the truth.
+type refusal struct {
+	rejection spillway.Rejection
+	until     instant
+}
+
+// refuse counts a refusal and returns the shared Rejection.
+func (b *Breaker) refuse(p *phase, now instant) error {
+	b.refused.Add(1)
+	if r := p.refusal.Load(); r != nil && now < r.until {
+		return &r.rejection
+	}
+	return p.renew(now)
+}
+
+func (p *phase) renew(now instant) error {
+	r := &refusal{rejection: spillway.Rejection{Policy: policyName, Reason: p.reason}, until: never}
+	until := instant(p.shut.Load())
+	if p.state == Closed {
+		until = p.rampEnd
+	}
+	if until != never {
+		r.until = now + renewEvery
+		r.rejection.RetryAfter = time.Duration(max(until-max(now, p.since), 0))
+	}
+	p.refusal.Store(r)
+	return &r.rejection
+}

@@ -1,0 +1,234 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// DefaultMaxKeys is the default of [RegistryOptions.MaxKeys].
+const DefaultMaxKeys = 1024
+
+// maxKeys bounds MaxKeys.
+const maxKeys = 1 << 24
+
+// A Member is a policy that a [Registry] can keep: a *[Breaker] or a *[Throttle].
+type Member interface {
+	spillway.Policy
+	// idle reports whether nothing is lost by forgetting the policy: it has nothing in flight, and would decide as a new
+	// one does.
+	idle(now time.Time) bool
+	window() time.Duration
+}
+
+// RegistryOptions tune a [Registry]. The zero RegistryOptions are the defaults; nothing has to be set.
+type RegistryOptions struct {
+	// New builds the policy of a key, once per key and without any lock held. It must not ask the Registry about the same
+	// key. Requests of a key whose New fails go to the shared policy, which is built by New("") in [NewRegistry].
+	// If New is nil, each key gets a [Breaker] with the default options.
+	New func(key string) (Member, error)
+	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
+	MaxKeys int
+	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once by what they saw; at least
+	// one always may. Others that should open stay closed, counted in [Stats.Vetoed]. It keeps a fault of one's own, such
+	// as a lost network, from shutting everything. If MaxOpen is 0, all may.
+	MaxOpen float64
+}
+
+// A Registry is a [spillway.Policy] that keeps a policy for each [spillway.Request.Key].
+//
+// It holds at most [RegistryOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
+// in the window, with nothing in flight and not asked about for a window; or open, but not asked about for ten times
+// MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
+// key. So whoever invents keys can neither make the Registry grow nor make it forget a failing key.
+//
+// It is made by [NewRegistry], safe for concurrent use, owns no goroutine and needs no Close. Finding a key takes no lock.
+type Registry struct {
+	base    base
+	opts    RegistryOptions
+	shared  Member
+	seed    maphash.Seed
+	shards  []shard
+	keys    atomic.Int64
+	open    atomic.Int64 // members that count against MaxOpen
+	retryAt atomic.Int64 // when to look for idle keys again
+
+	overflowed stats.Counter
+	evicted    atomic.Int64
+	failed     atomic.Int64
+
+	mu sync.Mutex // taken to add and forget keys
+}
+
+// A shard is a part of the keys. Its map is never changed but replaced, so that readers need no lock.
+type shard struct {
+	members atomic.Pointer[map[string]*entry]
+}
+
+// An entry is the place of one key.
+type entry struct {
+	once   sync.Once
+	member Member      // nil if New failed
+	built  atomic.Bool // member may be read without once
+	used   atomic.Int64
+	dead   atomic.Bool
+}
+
+// NewRegistry returns an empty Registry with the given options; nil means the defaults. It returns an error that names the
+// field that cannot be right, or that of New.
+func NewRegistry(o *RegistryOptions) (*Registry, error) {
+	r := &Registry{seed: maphash.MakeSeed()}
+	if o != nil {
+		r.opts = *o
+	}
+	if r.opts.New == nil {
+		r.opts.New = func(string) (Member, error) { return New(nil) }
+	}
+	setDefault(&r.opts.MaxKeys, DefaultMaxKeys)
+	switch {
+	case r.opts.MaxKeys < 1 || r.opts.MaxKeys > maxKeys:
+		return nil, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, r.opts.MaxKeys)
+	case !isShare(r.opts.MaxOpen) && r.opts.MaxOpen != 0:
+		return nil, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", r.opts.MaxOpen)
+	}
+	shared, err := r.opts.New("")
+	if err != nil {
+		return nil, fmt.Errorf("breaker: Registry: New: %w", err)
+	}
+	if shared == nil {
+		return nil, errors.New("breaker: Registry: New: returned nil")
+	}
+	r.shared = shared
+	r.shards = make([]shard, 1<<min(bits.Len(uint(r.opts.MaxKeys/32)), 16))
+	for i := range r.shards {
+		r.shards[i].members.Store(&map[string]*entry{})
+	}
+	r.retryAt.Store(int64(longAgo))
+	return r, nil
+}
+
+// sharedBit marks the tickets of the shared policy: those of members leave the uppermost bit alone.
+const sharedBit spillway.Ticket = 1 << 63
+
+// Admit asks the policy of req.Key.
+func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
+	if req.Key == "" {
+		return r.admitShared(ctx, req)
+	}
+	now := r.base.instant(req.Arrived)
+	e := r.find(req.Key)
+	if e == nil {
+		e = r.add(req.Key, now)
+	}
+	if e == nil || e.member == nil {
+		r.overflowed.Add(1)
+		return r.admitShared(ctx, req)
+	}
+	// The order matters: whoever forgets a key sets dead first and then looks at use and calls in flight, so that one of
+	// the two sees the other.
+	if int64(now) > e.used.Load() {
+		e.used.Store(int64(now))
+	}
+	t, err := e.member.Admit(ctx, req)
+	if err == nil && e.dead.Load() {
+		e.member.Done(req, t, spillway.Result{Outcome: spillway.Refused})
+		r.overflowed.Add(1)
+		return r.admitShared(ctx, req)
+	}
+	return t, err
+}
+
+func (r *Registry) admitShared(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
+	t, err := r.shared.Admit(ctx, req)
+	return t | sharedBit, err
+}
+
+// Done tells the policy that admitted req.
+func (r *Registry) Done(req spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if t&sharedBit != 0 {
+		r.shared.Done(req, t&^sharedBit, res)
+		return
+	}
+	if e := r.find(req.Key); e != nil && e.member != nil {
+		e.member.Done(req, t, res)
+	}
+}
+
+// find returns the entry of a key, built, or nil.
+func (r *Registry) find(key string) *entry {
+	e := (*r.shard(key).members.Load())[key]
+	if e != nil {
+		e.once.Do(func() { r.build(e, key) })
+	}
+	return e
+}
+
+func (r *Registry) shard(key string) *shard {
+	return &r.shards[maphash.String(r.seed, key)&uint64(len(r.shards)-1)]
+}
+
+func (r *Registry) build(e *entry, key string) {
+	defer e.built.Store(true) // also if New panics
+	m, err := r.opts.New(key)
+	if err != nil || m == nil {
+		r.failed.Add(1)
+		return
+	}
+	if b, ok := m.(*Breaker); ok {
+		b.veto = r
+	}
+	e.member = m
+}
+
+// Lookup returns the policy of a key, if it has one of its own. It builds none.
+func (r *Registry) Lookup(key string) (Member, bool) {
+	e := r.find(key)
+	if e == nil || e.member == nil {
+		return nil, false
+	}
+	return e.member, true
+}
+
+// Shared returns the policy of requests without a key and of keys that have none of their own.
+func (r *Registry) Shared() Member { return r.shared }
+
+// All returns the keys and their policies, in no particular order. Keys that come or go meanwhile may be missing.
+func (r *Registry) All() iter.Seq2[string, Member] {
+	return func(yield func(string, Member) bool) {
+		for i := range r.shards {
+			for key := range *r.shards[i].members.Load() {
+				if m, ok := r.Lookup(key); ok && !yield(key, m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// RegistryStats is a snapshot of a [Registry].
+type RegistryStats struct {
+	Keys int64 // that have a policy of their own
+	Open int64 // of these, breakers that outcomes have opened and not closed yet
+
+	// Since the Registry was made:
+	Overflowed int64 // requests with a key that the shared policy decided on
+	Evicted    int64 // idle keys forgotten
+	Failed     int64 // calls of New that gave no policy
+}
+
+// Stats returns a snapshot of the figures. It may be called at any time.
+func (r *Registry) Stats() RegistryStats {
+	return RegistryStats{
+		Keys: r.keys.Load(), Open: r.open.Load(),
+		Overflowed: r.overflowed.Value(), Evicted: r.evicted.Load(), Failed: r.failed.Load(),
+	}
+}

@@ -1,0 +1,145 @@
+package breaker
+
+import (
+	"maps"
+	"time"
+)
+
+// lookEvery is how long a Registry that is full of busy keys waits before it looks for idle ones again. So a flood of new
+// keys costs a look-up each and not a search.
+const lookEvery = instant(time.Second)
+
+// add makes room for a key and returns its entry, or nil if there is none.
+func (r *Registry) add(key string, now instant) *entry {
+	if r.keys.Load() >= int64(r.opts.MaxKeys) && now < instant(r.retryAt.Load()) {
+		return nil
+	}
+	if !r.insert(key, now) {
+		return nil
+	}
+	return r.find(key)
+}
+
+func (r *Registry) insert(key string, now instant) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.shard(key)
+	members := *s.members.Load()
+	if members[key] != nil {
+		return true
+	}
+	if r.keys.Load() >= int64(r.opts.MaxKeys) {
+		if now < instant(r.retryAt.Load()) || r.evict(now) == 0 {
+			r.retryAt.Store(int64(now.after(time.Duration(lookEvery))))
+			return false
+		}
+		members = *s.members.Load()
+	}
+	members = maps.Clone(members)
+	e := &entry{}
+	e.used.Store(int64(now))
+	members[key] = e
+	s.members.Store(&members)
+	r.keys.Add(1)
+	return true
+}
+
+// evict forgets all idle keys and returns how many there were. r.mu is held.
+func (r *Registry) evict(now instant) (n int64) {
+	for i := range r.shards {
+		old := *r.shards[i].members.Load()
+		var kept map[string]*entry
+		for key, e := range old {
+			if !r.kill(e, now) {
+				continue
+			}
+			if kept == nil {
+				kept = maps.Clone(old)
+			}
+			delete(kept, key)
+			n++
+		}
+		if kept != nil {
+			r.shards[i].members.Store(&kept)
+		}
+	}
+	r.keys.Add(-n)
+	r.evicted.Add(n)
+	return n
+}
+
+// kill marks an entry dead if it is idle.
+func (r *Registry) kill(e *entry, now instant) bool {
+	if !e.built.Load() {
+		return false
+	}
+	if e.member == nil {
+		return true
+	}
+	used := e.used.Load()
+	if now < instant(used).after(e.member.window()) || !e.member.idle(r.base.at(now)) {
+		return false
+	}
+	e.dead.Store(true)
+	if !e.member.idle(r.base.at(now)) || e.used.Load() != used {
+		e.dead.Store(false)
+		return false
+	}
+	if b, ok := e.member.(*Breaker); ok {
+		b.discharge()
+	}
+	return true
+}
+
+// mayOpen takes one of the places for open breakers, if there is one left.
+func (r *Registry) mayOpen() bool {
+	for {
+		n := r.open.Load()
+		if r.opts.MaxOpen != 0 && n >= max(int64(r.opts.MaxOpen*float64(r.keys.Load())), 1) {
+			return false
+		}
+		if r.open.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// closed gives a place back.
+func (r *Registry) closed() { r.open.Add(-1) }
+
+// abandonedAfter is how many times MaxOpen a Breaker may wait for someone to probe before a Registry may forget it.
+const abandonedAfter = 10
+
+func (b *Breaker) idle(now time.Time) bool {
+	m, at, o := b.machineAt(now), b.instantAt(now), b.opts.Load()
+	switch {
+	case m.mode != Auto:
+		return false
+	case m.state != Closed:
+		return m.state == HalfOpen && len(m.leases) == 0 && at >= m.since.after(min(o.MaxOpen, maxSpan/abandonedAfter)*abandonedAfter)
+	}
+	c := b.ring.sum(at)
+	if p := b.phase.Load(); p.calls != nil && p.calls.failures.Load()+p.calls.slow.Load() > 0 || at < p.rampEnd {
+		return false
+	}
+	return c.Failures == 0 && c.Slow == 0 && m.openingsAt(o, at) == 0 && b.ring.allInFlight() == 0
+}
+
+func (b *Breaker) window() time.Duration { return b.opts.Load().Window }
+
+// discharge gives back the place of a Breaker that is forgotten.
+func (b *Breaker) discharge() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.charged && b.veto != nil {
+		b.veto.closed()
+	}
+	b.charged, b.veto = false, nil
+}
+
+func (t *Throttle) idle(now time.Time) bool {
+	s := t.StatsAt(now)
+	return s.InFlight == 0 && s.Requests == s.Accepts
+}
+
+func (t *Throttle) window() time.Duration { return t.opts.Load().Window }

@@ -1,0 +1,266 @@
+package breaker
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/stripe"
+)
+
+// maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
+const maxStripes = 8
+
+// An instant is a time in ns since a policy's base, the first time it was told. It stays clear of the ends of its range,
+// so that sums of an instant and a duration of the options do not overflow.
+type instant int64
+
+const (
+	never   instant = 1<<63 - 1 // later than all instants
+	longAgo instant = -1 << 63  // before all instants
+	maxSpan         = 1 << 61   // 73 years
+)
+
+// after returns i later by d, as far as instants go.
+func (i instant) after(d time.Duration) instant {
+	return min(i+instant(min(d, maxSpan)), maxSpan)
+}
+
+// A base turns times into instants.
+type base struct{ time atomic.Pointer[time.Time] }
+
+// instant returns t as an instant. The first t is the base. Where both times have a monotonic reading it decides.
+func (b *base) instant(t time.Time) instant {
+	at := b.time.Load()
+	if at == nil {
+		at = b.anchor(t)
+	}
+	return instant(min(max(t.Sub(*at), -maxSpan), maxSpan))
+}
+
+func (b *base) anchor(t time.Time) *time.Time {
+	if b.time.CompareAndSwap(nil, &t) {
+		return &t
+	}
+	return b.time.Load()
+}
+
+// at returns i as a time, or the zero time if no request has come yet or i is not an instant.
+func (b *base) at(i instant) time.Time {
+	at := b.time.Load()
+	if at == nil || i == never || i == longAgo {
+		return time.Time{}
+	}
+	return at.Add(time.Duration(i))
+}
+
+// A ring counts calls by slots of time: in flight in the slot in which they began, outcomes in the slot in which they
+// came. Slot k holds the instants in ((k-1)·span, k·span]: with the end included, a slot is old by a threshold exactly
+// when all that began in it is.
+//
+// Each stripe has cells of its own. Figures of one stripe mean nothing: a call may begin on one and end on another. Slots
+// that leave the ring are cleared under the lock before they are used again, and calls still in flight from them are
+// moved to older. A call that ends at that very moment is taken off one of the two: their sum is right at once, and each
+// of them when the slot leaves the ring the next time.
+type ring struct {
+	span    instant
+	buckets int64 // of the window
+	size    int64 // a power of two, at least as many slots as anybody asks about
+	stripes int
+	cells   []cell // [stripe][slot modulo size]
+
+	newest atomic.Int64 // slot
+	_      [stripe.Size - 8]byte
+	older  atomic.Int64 // in flight since before the ring
+	mu     sync.Mutex   // taken to move newest on
+}
+
+// A cell counts in one stripe and slot. What every call writes is one word: successes in the lower 40 bits, calls in
+// flight above them. Both are read only from the sum over the stripes, in which carries between them cancel out.
+type cell struct {
+	word     atomic.Uint64
+	failures atomic.Int64
+	slow     atomic.Int64
+	ignored  atomic.Int64
+}
+
+const (
+	inFlightShift = 40
+	oneInFlight   = 1 << inFlightShift
+	successMask   = oneInFlight - 1
+	quickSuccess  = 1<<64 - oneInFlight + 1 // one success more, and one in flight less
+)
+
+// newRing returns a ring over window in so many buckets which can tell calls in flight apart up to the age hang.
+func newRing(window time.Duration, buckets int, hang time.Duration) *ring {
+	span := instant(window) / instant(buckets)
+	// A call counts as hanging for a window from the age of hang on, and one may tune hang up to a window.
+	size := 2*buckets + int(max(instant(window), instant(hang))/span) + 2
+	g := &ring{
+		span:    span,
+		buckets: int64(buckets),
+		size:    1 << bits.Len(uint(size-1)),
+		stripes: min(stripe.Count(), maxStripes),
+	}
+	g.cells = make([]cell, int64(g.stripes)*g.size)
+	return g
+}
+
+// slot returns the slot of i and moves the ring on if it is new.
+func (g *ring) slot(i instant) int64 {
+	newest := g.newest.Load()
+	if into := i - instant(newest-1)*g.span; 0 < into && into <= g.span {
+		return newest
+	}
+	slot := g.slotOf(i)
+	if slot > newest {
+		g.moveTo(slot)
+	}
+	return slot
+}
+
+// slotOf returns the slot of i, which is i / span rounded up.
+func (g *ring) slotOf(i instant) int64 {
+	slot := int64(i / g.span)
+	if i%g.span > 0 {
+		slot++
+	}
+	return slot
+}
+
+// end returns the last instant in slot.
+func (g *ring) end(slot int64) instant { return instant(slot) * g.span }
+
+// holds reports whether slot has cells: it may be negative, but neither be too old nor lie ahead.
+func (g *ring) holds(slot int64) bool {
+	newest := g.newest.Load()
+	return slot > newest-g.size && slot <= newest
+}
+
+// cell returns the caller's cell of a slot that the ring holds.
+func (g *ring) cell(slot int64) *cell {
+	return &g.cells[int64(stripe.Index(g.stripes))*g.size+slot&(g.size-1)]
+}
+
+// begin counts a call in flight since slot.
+func (g *ring) begin(slot int64) { g.addInFlight(slot, 1) }
+
+// end counts it no more.
+func (g *ring) finish(slot int64) { g.addInFlight(slot, -1) }
+
+func (g *ring) addInFlight(slot, n int64) {
+	if g.holds(slot) {
+		g.cell(slot).word.Add(uint64(n) << inFlightShift)
+		return
+	}
+	g.older.Add(n)
+}
+
+// add counts one outcome in slot, or nowhere if the slot has left the ring.
+func (g *ring) add(slot int64, v verdict) {
+	if !g.holds(slot) {
+		return
+	}
+	c := g.cell(slot)
+	switch {
+	case v&ignored != 0:
+		c.ignored.Add(1)
+		return
+	case v&failed != 0:
+		c.failures.Add(1)
+	default:
+		c.word.Add(1)
+	}
+	if v&slow != 0 {
+		c.slow.Add(1)
+	}
+}
+
+// A verdict is what the ring and the count window need to know of an outcome. The zero verdict is a quick success.
+type verdict uint8
+
+const (
+	failed verdict = 1 << iota
+	slow
+	ignored
+)
+
+// moveTo makes slot the newest.
+func (g *ring) moveTo(slot int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	newest := g.newest.Load()
+	for s := max(newest, slot-g.size) + 1; s <= slot; s++ {
+		g.clearSlot(s)
+	}
+	if slot > newest {
+		g.newest.Store(slot)
+	}
+}
+
+// clearSlot empties the cells that slot will use, before anybody does.
+func (g *ring) clearSlot(slot int64) {
+	var sum uint64
+	for s := range g.stripes {
+		c := &g.cells[int64(s)*g.size+slot&(g.size-1)]
+		sum += c.word.Swap(0)
+		c.failures.Store(0)
+		c.slow.Store(0)
+		c.ignored.Store(0)
+	}
+	g.older.Add(int64(sum) >> inFlightShift)
+}
+
+// forget takes all outcomes off the ring and leaves the calls in flight. An outcome added meanwhile may stay.
+func (g *ring) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for k := range g.size {
+		var sum uint64
+		for s := range g.stripes {
+			c := &g.cells[int64(s)*g.size+k]
+			sum += c.word.Load()
+			c.failures.Store(0)
+			c.slow.Store(0)
+			c.ignored.Store(0)
+		}
+		g.cells[k].word.Add(-(sum & successMask))
+	}
+}
+
+// sum returns the outcomes of the window that ends with the slot of i, or with the newest if that is later.
+func (g *ring) sum(i instant) (c Counts) {
+	newest := g.newest.Load()
+	last := max(g.slotOf(i), newest)
+	for slot := last - g.buckets + 1; slot <= newest; slot++ {
+		var words uint64
+		for s := range g.stripes {
+			cell := &g.cells[int64(s)*g.size+slot&(g.size-1)]
+			words += cell.word.Load()
+			c.Failures += cell.failures.Load()
+			c.Slow += cell.slow.Load()
+			c.Ignored += cell.ignored.Load()
+		}
+		c.Successes += int64(words & successMask)
+	}
+	return c
+}
+
+// inFlight returns how many calls began in the slots first to last, as far as the ring holds them, and have not ended.
+func (g *ring) inFlight(first, last int64) (n int64) {
+	newest := g.newest.Load()
+	for slot := max(first, newest-g.size+1); slot <= min(last, newest); slot++ {
+		var words uint64
+		for s := range g.stripes {
+			words += g.cells[int64(s)*g.size+slot&(g.size-1)].word.Load()
+		}
+		n += int64(words) >> inFlightShift
+	}
+	return n
+}
+
+// allInFlight returns how many calls have not ended.
+func (g *ring) allInFlight() int64 {
+	return g.older.Load() + g.inFlight(-1<<62, 1<<62)
+}

@@ -1,0 +1,91 @@
+package breaker
+
+import (
+	"strconv"
+	"time"
+)
+
+// A State is what a [Breaker] does with calls.
+type State uint8
+
+// The states.
+const (
+	Closed   State = iota // calls go through
+	HalfOpen              // a few probes go through, to find out
+	Open                  // no call goes through
+)
+
+// String returns "closed", "half-open" or "open".
+func (s State) String() string {
+	switch s {
+	case Closed:
+		return "closed"
+	case HalfOpen:
+		return "half-open"
+	case Open:
+		return "open"
+	}
+	return "state(" + strconv.Itoa(int(s)) + ")"
+}
+
+// A Mode says who decides on the state of a [Breaker].
+type Mode uint8
+
+// The modes.
+const (
+	Auto         Mode = iota // outcomes decide
+	ForcedOpen               // open until told otherwise
+	ForcedClosed             // closed until told otherwise; outcomes are counted
+	MetricsOnly              // closed until told otherwise; openings that would have been are reported as events
+	numModes
+)
+
+// String returns "auto", "forced-open", "forced-closed" or "metrics-only".
+func (m Mode) String() string {
+	switch m {
+	case Auto:
+		return "auto"
+	case ForcedOpen:
+		return "forced-open"
+	case ForcedClosed:
+		return "forced-closed"
+	case MetricsOnly:
+		return "metrics-only"
+	}
+	return "mode(" + strconv.Itoa(int(m)) + ")"
+}
+
+// The reasons of an [Event] and of [Stats.Reason].
+const (
+	ByFailureRate  = "failure rate"
+	ByConsecutive  = "consecutive failures"
+	BySlowRate     = "slow rate"
+	ByProbe        = "probe failed"
+	ByLease        = "probe lost"
+	ByTime         = "open time over"
+	ByProbeSuccess = "probes succeeded"
+	ByHand         = "by hand"
+)
+
+// The reasons of a [spillway.Rejection] by a [Breaker].
+const (
+	ReasonOpen       = "open"
+	ReasonProbing    = "half-open"
+	ReasonRamp       = "closing"
+	ReasonForcedOpen = "forced open"
+)
+
+// An Event tells of one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
+type Event struct {
+	// Time is when the change took effect. An open time that ends while nobody calls, and a probe that never reports, are
+	// noticed at the next call but take effect at their time.
+	Time time.Time
+	// From and To differ, except if WouldOpen is set.
+	From, To State
+	// Reason is one of the constants above, such as [ByFailureRate].
+	Reason string
+	// OpenFor is how long the Breaker will stay open, if To is [Open]. It is 0 if that is for someone to decide.
+	OpenFor time.Duration
+	// WouldOpen tells that the Breaker would have opened but for mode [MetricsOnly]. It is reported once for each Window.
+	WouldOpen bool
+}

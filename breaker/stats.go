@@ -1,0 +1,195 @@
+package breaker
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Counts are outcomes in the window of a [Breaker].
+type Counts struct {
+	Successes int64 // quick or slow
+	Failures  int64 // quick or slow
+	Ignored   int64 // said nothing; always those of the last Window
+	Slow      int64 // successes and failures that took longer than SlowCall
+}
+
+// Stats is a snapshot of what a [Breaker] believes. Counts are read one after the other while requests go on: each is
+// right, their sums may be off by the requests of that moment.
+type Stats struct {
+	State  State
+	Mode   Mode
+	Since  time.Time // since when State is what it is; zero if ever since
+	Reason string    // why, such as ByFailureRate; "" if ever since
+
+	// Counts are the outcomes in the window. While open or half-open they are those that opened the Breaker, as far as
+	// the window has not moved on.
+	Counts      Counts
+	FailureRate float64 // Failures / (Successes + Failures), or 0 without any
+	SlowRate    float64 // (Slow + Hung) / (Successes + Failures + Hung), or 0 without any
+	Hung        int64   // calls under way for longer than SlowCall
+	Consecutive int64   // failures in a row
+
+	InFlight int64 // calls let through and not ended, probes whose lease has run out excepted
+	Probes   int   // of these, probes
+
+	Share      float64   // of the calls that go through: 1 closed, 0 open or half-open, between in a ramp
+	Reopenings int       // openings not forgotten: the exponent of the next open time
+	NextProbe  time.Time // when the open time ends; zero if not open, or forced
+
+	// Since the Breaker was made:
+	Refused int64 // calls
+	Stale   int64 // outcomes from before a change of state
+	Vetoed  int64 // openings that a Registry did not allow
+	Panics  int64 // of OnEvent
+}
+
+// State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.
+func (b *Breaker) State() State { return b.StateAt(time.Now()) }
+
+// StateAt is [Breaker.State] at a given time. It changes nothing.
+func (b *Breaker) StateAt(now time.Time) State {
+	m := b.machineAt(now)
+	return m.state
+}
+
+// machineAt returns what the machine will be at now if no call comes before.
+func (b *Breaker) machineAt(now time.Time) machine {
+	at := b.instantAt(now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.machine.copy()
+	m.settle(b.opts.Load(), at)
+	return m
+}
+
+// instantAt returns now as an instant without making it the base.
+func (b *Breaker) instantAt(now time.Time) instant {
+	if b.base.time.Load() == nil {
+		return 0
+	}
+	return b.base.instant(now)
+}
+
+// Stats returns a snapshot as of now.
+func (b *Breaker) Stats() Stats { return b.StatsAt(time.Now()) }
+
+// StatsAt is [Breaker.Stats] at a given time. It changes nothing.
+func (b *Breaker) StatsAt(now time.Time) Stats {
+	m, at := b.machineAt(now), b.instantAt(now)
+	o, p := b.opts.Load(), b.phase.Load()
+	s := Stats{
+		State: m.state, Mode: m.mode, Since: b.base.at(m.since), Reason: m.reason,
+		Counts:      b.counts(p, at),
+		Consecutive: b.streak.Load(),
+		InFlight:    b.ring.allInFlight() + int64(len(m.leases)),
+		Probes:      len(m.leases),
+		Reopenings:  m.openingsAt(o, at),
+		Refused:     b.refused.Value(),
+		Stale:       b.stale.Load(),
+		Vetoed:      b.vetoed.Load(),
+		Panics:      b.panics.Load(),
+	}
+	if m.state == Open {
+		s.NextProbe = b.base.at(m.deadline)
+	}
+	if o.SlowCall > 0 && m.state == Closed {
+		s.Hung = b.hung(p, o, at)
+	}
+	s.Share = float64(p.share(at)) / 100
+	total := s.Counts.Successes + s.Counts.Failures
+	s.FailureRate = share(s.Counts.Failures, total)
+	s.SlowRate = share(s.Counts.Slow+s.Hung, total+s.Hung)
+	return s
+}
+
+func share(n, total int64) float64 {
+	if total == 0 {
+		return 0
+	}
+	return float64(n) / float64(total)
+}
+
+// SetMode makes a mode take effect now. Every change of mode begins with an empty window and nothing remembered, in the
+// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force
+// already changes nothing. SetMode returns an error if there is no such mode.
+func (b *Breaker) SetMode(mode Mode) error { return b.SetModeAt(time.Now(), mode) }
+
+// SetModeAt is [Breaker.SetMode] at a given time.
+func (b *Breaker) SetModeAt(now time.Time, mode Mode) error {
+	if mode >= numModes {
+		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	if b.machine.mode != mode {
+		b.setMode(now, mode)
+	}
+	return nil
+}
+
+// Reset makes the Breaker as good as new: mode [Auto], closed, nothing counted or remembered, outcomes of calls under way
+// stale.
+func (b *Breaker) Reset() { b.ResetAt(time.Now()) }
+
+// ResetAt is [Breaker.Reset] at a given time.
+func (b *Breaker) ResetAt(now time.Time) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.setMode(now, Auto)
+}
+
+func (b *Breaker) setMode(now time.Time, mode Mode) {
+	at := b.base.instant(now)
+	b.machine.settle(b.opts.Load(), at)
+	b.machine.setMode(at, mode)
+	b.publish(at)
+}
+
+// Tune replaces the options while the Breaker runs; nil means the defaults. State, window and calls under way stay, and
+// the open time or the leases that run already. Window, Buckets, WindowCalls, Seed and OnEvent are those of [New]: here
+// they must be 0, nil or the same. Tune returns an error that names the field that cannot be right, and then changes
+// nothing.
+func (b *Breaker) Tune(o *Options) error {
+	if o == nil {
+		o = &Options{}
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	opts, old := *o, b.opts.Load()
+	if err := opts.keep(old); err != nil {
+		return err
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return err
+	}
+	if most := b.ring.longestHang(); opts.SlowCall > most {
+		return fmt.Errorf("breaker: Tune: SlowCall must be at most %v for the Window given to New, got %v", most, opts.SlowCall)
+	}
+	b.opts.Store(&opts)
+	b.phase.Store(b.newPhase(longAgo))
+	return nil
+}
+
+// keep takes over the fields that cannot be tuned.
+func (o *Options) keep(old *Options) error {
+	switch {
+	case o.Window != 0 && o.Window != old.Window:
+		return fmt.Errorf("breaker: Tune: Window cannot change from %v, got %v", old.Window, o.Window)
+	case o.Buckets != 0 && o.Buckets != old.Buckets:
+		return fmt.Errorf("breaker: Tune: Buckets cannot change from %d, got %d", old.Buckets, o.Buckets)
+	case o.WindowCalls != 0 && o.WindowCalls != old.WindowCalls:
+		return fmt.Errorf("breaker: Tune: WindowCalls cannot change from %d, got %d", old.WindowCalls, o.WindowCalls)
+	case o.Seed != 0 && o.Seed != old.Seed:
+		return fmt.Errorf("breaker: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
+	}
+	o.Window, o.Buckets, o.WindowCalls, o.Seed, o.OnEvent = old.Window, old.Buckets, old.WindowCalls, old.Seed, old.OnEvent
+	return nil
+}
+
+// longestHang returns the greatest age that the ring can tell, with a window beyond it.
+func (g *ring) longestHang() time.Duration {
+	slots := min(g.size-g.buckets-2, math.MaxInt64/int64(g.span))
+	return time.Duration(slots) * time.Duration(g.span)
+}

@@ -1,0 +1,241 @@
+package breaker
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/stripe"
+	"github.com/spillway-go/spillway/stats"
+)
+
+const throttleName = "throttle"
+
+// ReasonThrottled is the reason of every [spillway.Rejection] by a [Throttle].
+const ReasonThrottled = "throttled"
+
+// A Throttle is a [spillway.Policy] that refuses a request with probability
+//
+//	max(0, (requests - K × accepts) / (requests + 1))
+//
+// over the last two minutes, where requests are all that came, refused ones included, and accepts those that succeeded.
+// This is the client-side throttling of "Site Reliability Engineering", chapter "Handling Overload". Four things are
+// added, because the formula alone may take minutes to recover, and at a high rate never does: MinRequests, MaxRefusal,
+// ProbeEvery and RecoverAfter of [ThrottleOptions].
+//
+// A request counts when it is admitted, so calls that hang count. Those under way for less than a second or two do not, or
+// a throttle that has just started would refuse all that come before the first answer.
+//
+// A Throttle is made by [NewThrottle], safe for concurrent use, owns no goroutine and needs no Close. No request takes a
+// lock, except the one that opens a bucket and those Ignored or Refused later than the bucket in which they began.
+type Throttle struct {
+	base      base
+	opts      atomic.Pointer[ThrottleOptions]
+	rejection spillway.Rejection
+	trail     trail
+	active    atomic.Bool  // the odds are not 0
+	streak    atomic.Int64 // successes in a row while active
+	lastCall  atomic.Int64 // instant of the last call let through while active
+	gen       atomic.Uint32
+	_         [stripe.Size]byte
+	inFlight  atomic.Int64
+	_         [stripe.Size - 8]byte
+	chance    atomic.Uint64
+
+	refused    stats.Counter
+	probes     atomic.Int64
+	recoveries atomic.Int64
+	stale      atomic.Int64
+	mu         sync.Mutex // guards opts against concurrent Tune
+}
+
+// NewThrottle returns a Throttle with the given options; nil means the defaults. It returns an error that names the field
+// that cannot be right.
+func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
+	if o == nil {
+		o = &ThrottleOptions{}
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Seed == 0 {
+		opts.Seed = rand.Uint64()
+	}
+	t := &Throttle{rejection: spillway.Rejection{Policy: throttleName, Reason: ReasonThrottled}}
+	t.trail.init(instant(opts.Window)/instant(opts.Buckets), int64(opts.Buckets))
+	t.chance.Store(opts.Seed)
+	t.opts.Store(&opts)
+	t.lastCall.Store(int64(longAgo))
+	return t, nil
+}
+
+// Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its RetryAfter is 0: the
+// next request may be let through.
+func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	now := t.base.instant(r.Arrived)
+	slot := t.trail.slot(now)
+	n := t.trail.ask()
+	o := t.opts.Load()
+	if n >= int64(o.MinRequests) {
+		if odds := t.odds(o, n); odds > 0 {
+			if !t.mayPass(o, now, odds) {
+				t.refused.Add(1)
+				return 0, &t.rejection
+			}
+		} else if t.active.Load() {
+			t.active.Store(false)
+			t.streak.Store(0)
+		}
+	}
+	t.inFlight.Add(1)
+	return ticket(t.gen.Load(), slot), nil
+}
+
+// odds returns the probability with which the next request after n is refused.
+func (t *Throttle) odds(o *ThrottleOptions, n int64) float64 {
+	a := t.trail.accepted()
+	if refusalOdds(n, a, o.K) == 0 {
+		return 0
+	}
+	n -= min(max(t.inFlight.Load(), 0), t.trail.recent())
+	if n < int64(o.MinRequests) {
+		return 0
+	}
+	return min(refusalOdds(n, a, o.K), o.MaxRefusal)
+}
+
+// refusalOdds is the formula of the book.
+func refusalOdds(requests, accepts int64, k float64) float64 {
+	return max(0, (float64(requests)-k*float64(accepts))/float64(requests+1))
+}
+
+// mayPass throws the dice.
+func (t *Throttle) mayPass(o *ThrottleOptions, now instant, odds float64) bool {
+	if !t.active.Load() {
+		t.active.Store(true)
+	}
+	last := t.lastCall.Load()
+	switch {
+	case t.random() >= odds:
+		if int64(now) > last {
+			t.lastCall.CompareAndSwap(last, int64(now))
+		}
+		return true
+	case o.ProbeEvery != Off && now >= instant(last).after(o.ProbeEvery) && t.lastCall.CompareAndSwap(last, int64(now)):
+		t.probes.Add(1)
+		return true
+	}
+	return false
+}
+
+// random returns the next number of a splitmix64 sequence, in [0, 1). It is one atomic addition: no lock, no allocation.
+func (t *Throttle) random() float64 {
+	z := t.chance.Add(0x9E3779B97F4A7C15)
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
+
+// Done takes the outcome of a request that Admit let through.
+func (t *Throttle) Done(r spillway.Request, tk spillway.Ticket, res spillway.Result) {
+	t.inFlight.Add(-1)
+	same := uint32(tk>>genShift)&ticketGens == t.gen.Load()
+	switch res.Outcome {
+	case spillway.Success:
+		t.succeeded(t.base.instant(r.Arrived).after(res.Latency), same)
+	case spillway.Failure, spillway.Dropped:
+		if t.active.Load() && t.streak.Load() != 0 {
+			t.streak.Store(0)
+		}
+	default:
+		if same {
+			t.trail.takeBack(tk)
+		}
+	}
+}
+
+func (t *Throttle) succeeded(now instant, same bool) {
+	if !same { // its request is forgotten, and a success more than requests would tip the scales
+		t.stale.Add(1)
+		return
+	}
+	t.trail.slot(now)
+	t.trail.accept()
+	if !t.active.Load() {
+		return
+	}
+	o := t.opts.Load()
+	if o.RecoverAfter != Off && t.streak.Add(1) == int64(o.RecoverAfter) {
+		t.trail.forget()
+		t.nextGen()
+		t.active.Store(false)
+		t.streak.Store(0)
+		t.lastCall.Store(int64(longAgo))
+		t.recoveries.Add(1)
+	}
+}
+
+func (t *Throttle) nextGen() {
+	if g := t.gen.Add(1); g >= maxGen {
+		t.gen.CompareAndSwap(g, 0)
+	}
+}
+
+// Tune replaces the options while the Throttle runs; nil means the defaults. What it has seen stays. Window, Buckets and
+// Seed are those of [NewThrottle]: here they must be 0 or the same. Tune returns an error that names the field that cannot
+// be right, and then changes nothing.
+func (t *Throttle) Tune(o *ThrottleOptions) error {
+	if o == nil {
+		o = &ThrottleOptions{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	opts := *o
+	if err := opts.keep(t.opts.Load()); err != nil {
+		return err
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return err
+	}
+	t.opts.Store(&opts)
+	return nil
+}
+
+// ThrottleStats is a snapshot of what a [Throttle] believes. Figures are read one after the other while requests go on.
+type ThrottleStats struct {
+	Requests int64   // in the window, those refused included
+	Accepts  int64   // in the window
+	Odds     float64 // with which the next request is refused
+	InFlight int64   // let through and not ended
+
+	// Since the Throttle was made:
+	Refused    int64 // requests
+	Probes     int64 // let through because of ProbeEvery
+	Recoveries int64 // by RecoverAfter
+	Stale      int64 // successes of requests from before a recovery
+}
+
+// Stats returns a snapshot as of now.
+func (t *Throttle) Stats() ThrottleStats { return t.StatsAt(time.Now()) }
+
+// StatsAt is [Throttle.Stats] at a given time. It changes nothing.
+func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
+	s := ThrottleStats{
+		InFlight: t.inFlight.Load(), Refused: t.refused.Value(),
+		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
+	}
+	if t.base.time.Load() == nil {
+		return s
+	}
+	s.Requests, s.Accepts = t.trail.sum(t.base.instant(now))
+	o := t.opts.Load()
+	if pending := min(max(s.InFlight, 0), t.trail.recent()); s.Requests-pending >= int64(o.MinRequests) {
+		s.Odds = min(refusalOdds(s.Requests-pending, s.Accepts, o.K), o.MaxRefusal)
+	}
+	return s
+}

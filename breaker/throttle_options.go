@@ -1,0 +1,93 @@
+package breaker
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// The defaults of [ThrottleOptions].
+const (
+	DefaultK               = 2.0
+	DefaultThrottleWindow  = 2 * time.Minute
+	DefaultThrottleBuckets = 40
+	DefaultMinRequests     = 20
+	DefaultMaxRefusal      = 0.95
+	DefaultProbeEvery      = time.Second
+	DefaultRecoverAfter    = 5
+)
+
+// ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults; nothing has to be set. With MinRequests 1,
+// MaxRefusal 1, ProbeEvery and RecoverAfter Off, a Throttle is what the book describes.
+type ThrottleOptions struct {
+	// K is how many times as many requests as are accepted go through before some are refused, at least 1. The lower,
+	// the sooner it refuses and the less reaches a dependency in trouble: with 2, at most twice what it can accept.
+	// If K is 0, it is 2.
+	K float64
+	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot be tuned later.
+	Window time.Duration
+	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
+	// nanoseconds. If Buckets is 0, it is 40. It cannot be tuned later.
+	Buckets int
+	// MinRequests is how many requests there must be in the Window before one is refused. If MinRequests is 0, it is 20.
+	MinRequests int
+	// MaxRefusal is the greatest share of requests, in (0, 1], that is refused. What it lets through finds out when the
+	// dependency is back. If MaxRefusal is 0, it is 0.95.
+	MaxRefusal float64
+	// ProbeEvery is after how much time without a call one goes through, whatever the odds. If ProbeEvery is 0, it is 1 s.
+	// If it is [Off], the odds decide alone.
+	ProbeEvery time.Duration
+	// RecoverAfter is how many successes in a row, while requests are being refused, end it: the Throttle then forgets the
+	// past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it is
+	// [Off], the past goes only when the Window moves on.
+	RecoverAfter int
+	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot be tuned later.
+	Seed uint64
+}
+
+// withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
+func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
+	setDefault(&o.K, DefaultK)
+	setDefault(&o.Window, DefaultThrottleWindow)
+	setDefault(&o.Buckets, DefaultThrottleBuckets)
+	setDefault(&o.MinRequests, DefaultMinRequests)
+	setDefault(&o.MaxRefusal, DefaultMaxRefusal)
+	setDefault(&o.ProbeEvery, DefaultProbeEvery)
+	setDefault(&o.RecoverAfter, DefaultRecoverAfter)
+	return o, o.validate()
+}
+
+func (o *ThrottleOptions) validate() error {
+	switch {
+	case !(o.K >= 1) || math.IsInf(o.K, 1):
+		return fmt.Errorf("breaker: Throttle: K must be at least 1 and finite, got %v", o.K)
+	case o.Buckets < 1 || o.Buckets > maxBuckets:
+		return fmt.Errorf("breaker: Throttle: Buckets must be in 1..%d, got %d", maxBuckets, o.Buckets)
+	case o.Window <= 0 || o.Window > maxDuration || o.Window%time.Duration(o.Buckets) != 0:
+		return fmt.Errorf("breaker: Throttle: Window must be a positive multiple of Buckets (%d) nanoseconds and at most a year, got %v",
+			o.Buckets, o.Window)
+	case o.MinRequests < 1:
+		return fmt.Errorf("breaker: Throttle: MinRequests must be at least 1, got %d", o.MinRequests)
+	case !isShare(o.MaxRefusal):
+		return fmt.Errorf("breaker: Throttle: MaxRefusal must be in (0, 1], got %v", o.MaxRefusal)
+	case o.ProbeEvery < 0 && o.ProbeEvery != Off || o.ProbeEvery > maxDuration:
+		return fmt.Errorf("breaker: Throttle: ProbeEvery must be positive and at most a year, or Off, got %v", o.ProbeEvery)
+	case o.RecoverAfter < 1 && o.RecoverAfter != Off:
+		return fmt.Errorf("breaker: Throttle: RecoverAfter must be at least 1 or Off, got %d", o.RecoverAfter)
+	}
+	return nil
+}
+
+// keep takes over the fields that cannot be tuned.
+func (o *ThrottleOptions) keep(old *ThrottleOptions) error {
+	switch {
+	case o.Window != 0 && o.Window != old.Window:
+		return fmt.Errorf("breaker: Throttle: Tune: Window cannot change from %v, got %v", old.Window, o.Window)
+	case o.Buckets != 0 && o.Buckets != old.Buckets:
+		return fmt.Errorf("breaker: Throttle: Tune: Buckets cannot change from %d, got %d", old.Buckets, o.Buckets)
+	case o.Seed != 0 && o.Seed != old.Seed:
+		return fmt.Errorf("breaker: Throttle: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
+	}
+	o.Window, o.Buckets, o.Seed = old.Window, old.Buckets, old.Seed
+	return nil
+}
