@@ -98,6 +98,16 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 		}, false},
 		"not claimed":    {get("Accept", "*/*"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
 		"one of several": {get("Accept", "text/event-stream, application/json"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
+		"one of several lines": {func() *http.Request {
+			r := get("Accept", "text/event-stream")
+			r.Header.Add("Accept", "application/json")
+			return r
+		}(), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
+		"101, then hijack": {get("Upgrade", "websocket"), func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Close()
+		}, true},
 		"POST": {func() *http.Request {
 			r := get("Accept", "text/event-stream")
 			r.Method = http.MethodPost
@@ -124,7 +134,7 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 					require.Equal(t, 1, p.inFlight())
 					require.Zero(t, m.Stats().LongLived)
 				}
-			})).ServeHTTP(httptest.NewRecorder(), c.r)
+			})).ServeHTTP(hijackable{httptest.NewRecorder()}, c.r)
 			want := spillway.Success
 			if c.leaves {
 				want = spillway.Ignored

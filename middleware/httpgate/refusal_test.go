@@ -129,6 +129,20 @@ func TestConnectionIsKeptUnlessTheUnreadBodyIsLong(t *testing.T) {
 	}
 }
 
+func TestConnectionClosesWhoeverWritesTheRefusal(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/", untouchable{t})
+	r.ContentLength = -1
+	w := httptest.NewRecorder()
+	httpgate.WriteRefusal(w, r, full)
+	require.Equal(t, "close", w.Header().Get("Connection"))
+
+	o := &httpgate.Options{Refuse: func(w http.ResponseWriter, _ *http.Request, _ *spillway.Rejection) { w.WriteHeader(http.StatusTeapot) }}
+	w = httptest.NewRecorder()
+	httpgate.Handler(shut(), o)(unreachable(t)).ServeHTTP(w, r)
+	require.Equal(t, http.StatusTeapot, w.Code)
+	require.Equal(t, "close", w.Header().Get("Connection"))
+}
+
 // roundTripRaw sends a request that may be incomplete and returns the first response to it.
 func roundTripRaw(t *testing.T, h http.Handler, request string) *http.Response {
 	t.Helper()
