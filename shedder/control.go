@@ -15,6 +15,7 @@ const (
 	CPUStreak                 // several raw CPU samples in a row are at the threshold
 	QueueDelay                // goroutines wait long for a processor
 	Backlog                   // goroutines wait, and more requests are inside than can be answered in time
+	Saturated                 // requests pile up inside though the CPU is idle, and more of them yield no more answers
 	CoolingDown               // none of these any more; the limit stays until CoolDown has passed, then opens by a ramp
 )
 
@@ -29,6 +30,8 @@ func (r Reason) String() string {
 		return "queue delay"
 	case Backlog:
 		return "backlog"
+	case Saturated:
+		return "saturated"
 	case CoolingDown:
 		return "cooling down"
 	}
@@ -62,6 +65,9 @@ type reading struct {
 	rt       float64       // undisturbed latency in ns; 0 if unknown
 	refused  int64         // since the last tick
 	inFlight int64
+	answered int64         // successes up to the end of the last closed bucket, since the beginning
+	upTo     time.Time     // the end of that bucket
+	latency  time.Duration // mean of the last bucket with successes
 }
 
 // A verdict is what the controller wants of Admit.
@@ -87,6 +93,7 @@ type controller struct {
 	paced       bool    // goroutines have waited too long: admissions are paced
 	lastWaiting time.Time
 	ramp        float64 // what the limit is multiplied by: 1, and more while opening
+	saturation  saturation
 	out         verdict
 }
 
@@ -99,6 +106,14 @@ func (c *controller) step(r *reading) verdict {
 	}
 	c.observe(r)
 	why := c.detect(r)
+	if why == Calm && c.opts.MaxDelay != Off {
+		c.saturation.observe(r, c.room(r), r.now.Sub(c.lastRefused) < c.opts.CoolDown)
+	} else {
+		c.saturation = saturation{}
+	}
+	if c.saturation.active {
+		why = Saturated
+	}
 	if c.wait >= targetShare*float64(c.opts.MaxDelay) {
 		c.lastWaiting = r.now
 	} else if r.now.Sub(c.lastWaiting) >= c.opts.CoolDown {
@@ -193,6 +208,9 @@ func (c *controller) limit(r *reading) float64 {
 	room := float64(c.opts.MinLimit) // while nothing is known
 	if known := c.room(r); !math.IsInf(known, 1) {
 		room = known
+	}
+	if c.saturation.active {
+		room = c.saturation.room * c.saturation.gain
 	}
 	return math.Min(room*c.ramp, float64(c.opts.MaxLimit))
 }

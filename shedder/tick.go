@@ -18,6 +18,8 @@ type progress struct {
 	rated      time.Time // when the rates were last computed
 	pass       float64
 	steady     float64
+	answered   int64         // successes in closed buckets
+	latency    time.Duration // mean of the last bucket with successes
 	refused    int64
 	pause      time.Duration
 }
@@ -74,6 +76,8 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	}
 	s.learn(now, !was)
 	r.pass, r.steady, r.rt = s.seen.pass, s.seen.steady, s.learner.least
+	r.answered, r.latency = s.seen.answered, s.seen.latency
+	r.upTo = s.seen.bucket.Add(s.window.Load().BucketSpan())
 	s.control.opts = s.opts
 	s.publish(s.control.step(&r), r.pause)
 	s.snapshot(&r, &cpu)
@@ -91,6 +95,10 @@ func (s *Shedder) learn(now time.Time, calm bool) {
 		if b.Start.After(s.seen.bucket) {
 			s.seen.bucket = b.Start
 			s.learner.add(b.Count, b.Sum, calm)
+			s.seen.answered += b.Count
+			if b.Count > 0 {
+				s.seen.latency = time.Duration(b.Mean())
+			}
 		}
 	})
 }

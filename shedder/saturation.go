@@ -1,0 +1,115 @@
+package shedder
+
+import (
+	"math"
+	"time"
+)
+
+// The constants of a saturation: of something behind the service, such as a pool of connections or a lock, while the CPU
+// is idle.
+const (
+	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
+	growingFor  = time.Second            // how long it has to grow beyond the room
+	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
+	probeStep   = 1.25                   // how much further the first probe opens the limit, and each more than the last
+	probeMost   = 2                      // how much further a probe opens the limit at most
+	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
+	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
+	probePause  = 4                      // comparisons without a probe after one that did not pay
+	mostOpening = 64                     // beyond it there is nothing to protect
+)
+
+// A saturation watches for a service that answers no more requests however many are inside, though its CPU is idle. What is
+// only slow looks the same at first, so the limit is then moved by marginal throughput (Cho et al., Protego, NSDI '23): it
+// is opened step by step as long as that yields more answers. A slow service lets it open all the way; a saturated one does
+// not.
+type saturation struct {
+	active bool
+	room   float64 // what there was room for when it began, or at best since: what is refused must not shrink it
+	gain   float64 // what the room is multiplied by
+
+	grown    time.Time // since when in flight has been growing beyond the room; zero if it is not
+	mark     time.Time // the last comparison, by the end of a closed bucket
+	inFlight int64     // at mark
+	answered int64     // at mark
+	rate     float64   // answers per second before the probe
+	refused  time.Time // when something was last refused
+	settled  time.Time // when what the last probe changed can be seen
+	step     float64   // how far the last probe opened the limit; 0 if it was taken back
+	pause    int       // comparisons until the next probe
+}
+
+// observe takes one reading. room is how many requests the service can answer in time, refusing whether any was refused of
+// late.
+func (s *saturation) observe(r *reading, room float64, refusing bool) {
+	if s.active {
+		s.room = math.Max(s.room, room)
+		s.steer(r, refusing)
+		return
+	}
+	s.watch(r, room)
+}
+
+// watch looks for requests piling up: more inside than there is room for, and ever more.
+func (s *saturation) watch(r *reading, room float64) {
+	if float64(r.inFlight) <= room {
+		s.grown = time.Time{}
+		return
+	}
+	if s.grown.IsZero() {
+		s.grown = r.now
+		s.compareFrom(r)
+		return
+	}
+	if r.upTo.Sub(s.mark) >= growingFor/4 {
+		if float64(r.inFlight-s.inFlight) <= growing*float64(r.answered-s.answered) {
+			s.grown = r.now // what is inside grows no more: it is slow, and keeps up
+		}
+		s.compareFrom(r)
+	}
+	// What turned slow piles up for as long as it takes, and no longer.
+	patience := max(growingFor, r.latency*9/8+growingFor/4)
+	if r.now.Sub(s.grown) >= patience || float64(r.inFlight) > bursting*math.Max(room, r.steady*r.latency.Seconds()) {
+		*s = saturation{active: true, room: room, gain: 1, refused: r.now}
+		s.compareFrom(r)
+	}
+}
+
+// steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
+// refused any more.
+func (s *saturation) steer(r *reading, refusing bool) {
+	if refusing {
+		s.refused = r.now
+	}
+	if s.gain >= mostOpening || r.now.Sub(s.refused) > 2*r.latency {
+		*s = saturation{}
+		return
+	}
+	if r.upTo.Before(s.settled) {
+		s.compareFrom(r)
+		return
+	}
+	since := r.upTo.Sub(s.mark)
+	if since < max(probeLeast, r.latency) {
+		return
+	}
+	rate := float64(r.answered-s.answered) / since.Seconds()
+	s.compareFrom(r)
+	switch {
+	case s.step > 1 && rate < s.rate*(1+(s.step-1)*probeWorth):
+		s.gain /= s.step
+		s.step, s.pause = 0, probePause
+		s.settled = r.upTo.Add(r.latency)
+	case s.pause > 0:
+		s.pause--
+	default:
+		s.step = min(max(s.step, 1)*probeStep, probeMost)
+		s.gain *= s.step
+		s.settled = r.upTo.Add(r.latency)
+	}
+	s.rate = rate
+}
+
+func (s *saturation) compareFrom(r *reading) {
+	s.mark, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered
+}

@@ -1,0 +1,101 @@
+package shedder_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+)
+
+// A pool answers requests in the order of their admission, slots at a time, each after a time of its own, while the CPU is
+// idle. It is driven in steps of one millisecond.
+type pool struct {
+	*rig
+	slots   int
+	takes   time.Duration
+	waiting []time.Time // arrivals
+	working []job
+	good    int // answered within 500 ms
+	refused int
+	due     float64
+}
+
+type job struct{ arrived, ends time.Time }
+
+// run offers rate requests a second for d.
+func (p *pool) run(d time.Duration, rate float64) {
+	for end := p.now.Add(d); p.now.Before(end); {
+		p.sleep(time.Millisecond)
+		rest := p.working[:0]
+		for _, j := range p.working {
+			if j.ends.After(p.now) {
+				rest = append(rest, j)
+				continue
+			}
+			latency := p.now.Sub(j.arrived)
+			p.leave(1, latency, spillway.Success)
+			if latency <= 500*time.Millisecond {
+				p.good++
+			}
+		}
+		p.working = rest
+		for p.due += rate / 1000; p.due >= 1; p.due-- {
+			if _, err := p.enter(); err != nil {
+				p.refused++
+				continue
+			}
+			p.waiting = append(p.waiting, p.now)
+		}
+		for len(p.working) < p.slots && len(p.waiting) > 0 {
+			p.working = append(p.working, job{p.waiting[0], p.now.Add(p.takes)})
+			p.waiting = p.waiting[1:]
+		}
+	}
+}
+
+func (p *pool) reset() { p.good, p.refused = 0, 0 }
+
+func newPool(t *testing.T, slots int, takes time.Duration) *pool {
+	p := &pool{rig: newRig(t, shedder.Options{}), slots: slots, takes: takes}
+	p.cool()
+	return p
+}
+
+func TestSaturatedPoolKeepsItsGoodput(t *testing.T) {
+	for _, load := range []float64{2, 10} {
+		p := newPool(t, 8, 25*time.Millisecond) // 320/s
+		p.run(5*time.Second, 160)
+		require.Zero(t, p.refused)
+		p.run(5*time.Second, load*320)
+		require.Equal(t, shedder.Saturated, p.shed.Stats().Reason, "load %v", load)
+		p.reset()
+		p.run(20*time.Second, load*320)
+		require.GreaterOrEqual(t, p.good, int(0.98*320*20), "load %v", load)
+		p.run(5*time.Second, 160)
+		p.reset()
+		p.run(20*time.Second, 160)
+		require.Zero(t, p.refused, "load %v: nothing is left of it", load)
+		require.False(t, p.shed.Stats().Overloaded)
+	}
+}
+
+func TestDependencyThatTurnsSlowIsFollowed(t *testing.T) {
+	p := newPool(t, 1000, 50*time.Millisecond)
+	p.run(5*time.Second, 200)
+	p.takes = 500 * time.Millisecond
+	p.run(60*time.Second, 200)
+	require.Zero(t, p.refused)
+	p.takes = 50 * time.Millisecond
+	p.run(10*time.Second, 200)
+	require.Zero(t, p.refused)
+	p.takes = 3 * time.Second // so slow that it looks saturated at first
+	p.run(5*time.Second, 200)
+	require.Positive(t, p.refused)
+	p.run(120*time.Second, 200)
+	p.reset()
+	p.run(60*time.Second, 200)
+	require.Zero(t, p.refused, "opening the limit paid, so it has been opened all the way")
+}
