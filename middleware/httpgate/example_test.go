@@ -14,9 +14,9 @@ import (
 // closed is a Policy that refuses everything, as one does that has no room left.
 type closed struct{}
 
-var noRoom = &spillway.Rejection{Policy: "example", Reason: "no room"}
+var errNoRoom = &spillway.Rejection{Policy: "example", Reason: "no room"}
 
-func (closed) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, noRoom }
+func (closed) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, errNoRoom }
 func (closed) Done(spillway.Request, spillway.Ticket, spillway.Result)          {}
 
 // status sends a GET to h and returns the status of the answer.
@@ -113,18 +113,17 @@ func ExampleWriteRefusal() {
 	w := httptest.NewRecorder()
 	middleware(w, httptest.NewRequest(http.MethodGet, "/", nil), func() int { return http.StatusOK })
 	fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Header().Get("Cache-Control"))
-	fmt.Print(w.Body)
-	// Output:
-	// 503 application/problem+json no-store
-	// {"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}
+	// Output: 503 application/problem+json no-store
 }
 
 func ExampleProblem() {
 	err := &spillway.Rejection{Policy: "limiter", Reason: "quota used up", OverQuota: true}
 	status, retryAfter, body := httpgate.Problem(err)
 	fmt.Println(status, len(retryAfter) > 0)
-	fmt.Print(body)
+	fmt.Println(strings.ReplaceAll(strings.TrimSpace(body), ",", ",\n "))
 	// Output:
 	// 429 true
-	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+	//  "title":"Request cannot be satisfied as assigned quota has been exceeded",
+	//  "status":429}
 }

@@ -3,11 +3,13 @@ package httpgate_test
 import (
 	"context"
 	"crypto/tls"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -54,8 +56,8 @@ func (p *recorder) outcomes() (out []spillway.Outcome) {
 }
 
 var (
-	full      = &spillway.Rejection{Policy: "fake", Reason: "full"}
-	overQuota = &spillway.Rejection{Policy: "fake", Reason: "over quota", OverQuota: true}
+	errFull      = &spillway.Rejection{Policy: "fake", Reason: "full"}
+	errOverQuota = &spillway.Rejection{Policy: "fake", Reason: "over quota", OverQuota: true}
 )
 
 // refuser is a Policy that refuses everything and remembers nothing.
@@ -73,10 +75,10 @@ func (admitter) Admit(context.Context, spillway.Request) (spillway.Ticket, error
 func (admitter) Done(spillway.Request, spillway.Ticket, spillway.Result)          {}
 
 // shut returns a gate that refuses everything.
-func shut() *spillway.Gate { return spillway.New(refuser{full}) }
+func shut() *spillway.Gate { return spillway.New(refuser{errFull}) }
 
 // middleware returns a Middleware in front of policies.
-func middleware(t testing.TB, o *httpgate.Options, policies ...spillway.Policy) *httpgate.Middleware {
+func middleware(t *testing.T, o *httpgate.Options, policies ...spillway.Policy) *httpgate.Middleware {
 	t.Helper()
 	m, err := httpgate.New(spillway.New(policies...), o)
 	require.NoError(t, err)
@@ -103,18 +105,19 @@ func answer(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-func unreachable(t testing.TB) http.HandlerFunc {
+func unreachable(t *testing.T) http.HandlerFunc {
+	t.Helper()
 	return func(http.ResponseWriter, *http.Request) { t.Error("the handler of a refused request ran") }
 }
 
-// eachProtocol runs f against a real server with handler h, once over HTTP/1.1 and once over HTTP/2.
-func eachProtocol(t *testing.T, h http.Handler, f func(t *testing.T, url string, client *http.Client)) {
-	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		t.Run(proto, func(t *testing.T) {
+// bothProtocols yields the address and a client of a real server with handler h, once over HTTP/1.1 and once over HTTP/2.
+func bothProtocols(t *testing.T, h http.Handler) iter.Seq2[string, *http.Client] {
+	t.Helper()
+	return func(yield func(string, *http.Client) bool) {
+		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Log("over", proto)
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Proto != proto {
-					t.Errorf("the test meant to speak %s, got %s", proto, r.Proto)
-				}
+				assert.Equal(t, proto, r.Proto)
 				h.ServeHTTP(w, r)
 			}))
 			srv.EnableHTTP2 = proto == "HTTP/2.0"
@@ -124,7 +127,9 @@ func eachProtocol(t *testing.T, h http.Handler, f func(t *testing.T, url string,
 			if proto == "HTTP/1.1" {
 				client.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 			}
-			f(t, srv.URL, client)
-		})
+			if !yield(srv.URL, client) {
+				return
+			}
+		}
 	}
 }

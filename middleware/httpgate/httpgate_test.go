@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -45,7 +46,7 @@ func TestNilAndZeroOptionsAreTheDefaults(t *testing.T) {
 
 func TestOptionsMayChangeAfterNew(t *testing.T) {
 	o := &httpgate.Options{}
-	m := middleware(t, o, refuser{full})
+	m := middleware(t, o, refuser{errFull})
 	o.Exempt = func(*http.Request) bool { return true }
 	require.Equal(t, http.StatusServiceUnavailable, serve(m.Handler(unreachable(t)), "/").StatusCode)
 }
@@ -67,9 +68,9 @@ func TestProbesAreServedWhenEverythingIsShed(t *testing.T) {
 }
 
 func TestExemptRequestGetsTheWriterOfTheServer(t *testing.T) {
-	m := middleware(t, &httpgate.Options{Exempt: func(*http.Request) bool { return true }}, refuser{full})
+	m := middleware(t, &httpgate.Options{Exempt: func(*http.Request) bool { return true }}, refuser{errFull})
 	w := httptest.NewRecorder()
-	m.Handler(http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) { require.Same(t, w, got) })).
+	m.Handler(http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) { assert.Same(t, w, got) })).
 		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 }
 
@@ -92,7 +93,7 @@ func TestDefaultOutcome(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for _, c := range []struct {
-		ctx    context.Context
+		ctx    context.Context //nolint:containedctx // a case of a table
 		status int
 		want   spillway.Outcome
 	}{
@@ -154,7 +155,11 @@ func TestPanicPassesThroughUntouchedAndGivesBackOnce(t *testing.T) {
 				panic(value)
 			}))
 			func() {
-				defer func() { require.True(t, value == recover(), "another value than the handler's") }()
+				defer func() {
+					if got := recover(); got != value {
+						t.Errorf("recovered %v instead of the handler's own %v", got, value)
+					}
+				}()
 				serve(h, "/")
 			}()
 			require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
@@ -166,10 +171,10 @@ func TestPanicPassesThroughUntouchedAndGivesBackOnce(t *testing.T) {
 func TestAbortedHandlerLooksTheSameToTheClient(t *testing.T) {
 	p := &recorder{}
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		_, err := client.Get(url)
 		require.Error(t, err)
-	})
+	}
 	require.Subset(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
 	require.Zero(t, p.inFlight())
 }
@@ -254,7 +259,7 @@ func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
 		h.ServeHTTP(w, r)
 		returned <- struct{}{}
 	})
-	eachProtocol(t, outer, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, outer) {
 		cancelled := gate.Stats().Cancelled
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -272,7 +277,7 @@ func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
 		require.Zero(t, gate.Stats().Rejected)
 		require.Zero(t, gate.Stats().InFlight)
 		require.Equal(t, cancelled+1, gate.Stats().Cancelled)
-	})
+	}
 }
 
 // burn is a handler that ignores its context and takes 200 ms.

@@ -66,7 +66,7 @@ func TestEventStreamOverTheNetwork(t *testing.T) {
 		h.ServeHTTP(w, r)
 		returned <- struct{}{}
 	})
-	eachProtocol(t, outer, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, outer) {
 		req, err := http.NewRequest(http.MethodGet, url, nil)
 		require.NoError(t, err)
 		req.Header.Set("Accept", "text/event-stream")
@@ -81,7 +81,7 @@ func TestEventStreamOverTheNetwork(t *testing.T) {
 		release <- struct{}{}
 		<-returned
 		require.Zero(t, m.Stats().LongLived)
-	})
+	}
 }
 
 func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
@@ -128,11 +128,11 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 			m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.handler(w, r)
 				if c.leaves {
-					require.Zero(t, p.inFlight())
-					require.Equal(t, int64(1), m.Stats().LongLived)
+					assert.Zero(t, p.inFlight())
+					assert.Equal(t, int64(1), m.Stats().LongLived)
 				} else {
-					require.Equal(t, 1, p.inFlight())
-					require.Zero(t, m.Stats().LongLived)
+					assert.Equal(t, 1, p.inFlight())
+					assert.Zero(t, m.Stats().LongLived)
 				}
 			})).ServeHTTP(hijackable{httptest.NewRecorder()}, c.r)
 			want := spillway.Success
@@ -150,9 +150,9 @@ func TestLongLivedOptionLeavesTheGateAtOnce(t *testing.T) {
 	m := middleware(t, &httpgate.Options{LongLived: func(r *http.Request) bool { return r.URL.Path == "/poll" }}, p)
 	inner := httptest.NewRecorder()
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		require.Same(t, inner, w, "nothing left to watch")
-		require.Zero(t, p.inFlight())
-		require.Equal(t, int64(1), m.Stats().LongLived)
+		assert.Same(t, inner, w, "nothing left to watch")
+		assert.Zero(t, p.inFlight())
+		assert.Equal(t, int64(1), m.Stats().LongLived)
 	})).ServeHTTP(inner, httptest.NewRequest(http.MethodGet, "/poll", nil))
 	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
 	require.Zero(t, m.Stats().LongLived)
@@ -163,13 +163,13 @@ func TestLongLivedOptionReplacesTheClaims(t *testing.T) {
 	m := middleware(t, &httpgate.Options{LongLived: func(*http.Request) bool { return false }}, p)
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		stream(w)
-		require.Equal(t, 1, p.inFlight())
+		assert.Equal(t, 1, p.inFlight())
 	})).ServeHTTP(httptest.NewRecorder(), get("Accept", "text/event-stream"))
 	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
 }
 
 func TestLongLivedRequestPassesTheGateFirst(t *testing.T) {
-	m := middleware(t, &httpgate.Options{LongLived: func(*http.Request) bool { return true }}, refuser{overQuota})
+	m := middleware(t, &httpgate.Options{LongLived: func(*http.Request) bool { return true }}, refuser{errOverQuota})
 	require.Equal(t, http.StatusTooManyRequests, serve(m.Handler(unreachable(t)), "/").StatusCode)
 	require.Zero(t, m.Stats().LongLived)
 }
@@ -182,7 +182,7 @@ func TestLongLivedPanicGivesBackItsPlace(t *testing.T) {
 			require.PanicsWithValue(t, "boom", func() {
 				m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					stream(w)
-					require.Equal(t, int64(1), m.Stats().LongLived)
+					assert.Equal(t, int64(1), m.Stats().LongLived)
 					panic("boom")
 				})).ServeHTTP(httptest.NewRecorder(), get("Accept", "text/event-stream"))
 			})
@@ -252,8 +252,8 @@ func TestLongLivedWithoutRoomStaysInFlight(t *testing.T) {
 	end := openStreams(t, m, 1)
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusSwitchingProtocols) // never claimed, so it could not be refused
-		require.Equal(t, 1, p.inFlight())
-		require.Equal(t, int64(1), m.Stats().LongLived)
+		assert.Equal(t, 1, p.inFlight())
+		assert.Equal(t, int64(1), m.Stats().LongLived)
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, int64(1), m.Stats().LongLived)
 	end()

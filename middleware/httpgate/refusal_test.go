@@ -50,9 +50,9 @@ func TestRefusedRequestIsAnsweredWithoutRunningOrReadingAnything(t *testing.T) {
 func requireProblem(t *testing.T, body []byte, status int, kind string) {
 	t.Helper()
 	var problem struct {
-		Type   string
-		Title  string
-		Status int
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
 	}
 	require.NoError(t, json.Unmarshal(body, &problem))
 	require.Equal(t, status, problem.Status)
@@ -62,7 +62,7 @@ func requireProblem(t *testing.T, body []byte, status int, kind string) {
 
 func TestOverQuotaIs429(t *testing.T) {
 	w := httptest.NewRecorder()
-	httpgate.Handler(spillway.New(refuser{overQuota}), nil)(unreachable(t)).
+	httpgate.Handler(spillway.New(refuser{errOverQuota}), nil)(unreachable(t)).
 		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusTooManyRequests, w.Code)
 	requireProblem(t, w.Body.Bytes(), 429, "quota-exceeded")
@@ -75,18 +75,18 @@ func TestHeadRefusalHasNoBody(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Zero(t, w.Body.Len())
 
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		res, err := client.Head(url)
 		require.NoError(t, err)
 		defer res.Body.Close()
 		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 		require.NotEmpty(t, res.Header.Get("Retry-After"))
-	})
+	}
 }
 
 func TestRefusalReachesTheClientWhole(t *testing.T) {
 	h := httpgate.Handler(shut(), nil)(unreachable(t))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		res, err := client.Get(url)
 		require.NoError(t, err)
 		defer res.Body.Close()
@@ -94,12 +94,12 @@ func TestRefusalReachesTheClientWhole(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 		requireProblem(t, body, 503, "temporary-reduced-capacity")
-	})
+	}
 }
 
 func TestLargePostIsRefusedWithA503NotAReset(t *testing.T) {
 	h := httpgate.Handler(shut(), nil)(unreachable(t))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		for range 20 {
 			res, err := client.Post(url, "application/octet-stream", bytes.NewReader(make([]byte, 1<<20)))
 			require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestLargePostIsRefusedWithA503NotAReset(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 			require.Equal(t, res.ProtoMajor == 1, res.Close)
 		}
-	})
+	}
 }
 
 func TestConnectionIsKeptUnlessTheUnreadBodyIsLong(t *testing.T) {
@@ -133,7 +133,7 @@ func TestConnectionClosesWhoeverWritesTheRefusal(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", untouchable{t})
 	r.ContentLength = -1
 	w := httptest.NewRecorder()
-	httpgate.WriteRefusal(w, r, full)
+	httpgate.WriteRefusal(w, r, errFull)
 	require.Equal(t, "close", w.Header().Get("Connection"))
 
 	o := &httpgate.Options{Refuse: func(w http.ResponseWriter, _ *http.Request, _ *spillway.Rejection) { w.WriteHeader(http.StatusTeapot) }}
@@ -180,9 +180,9 @@ func TestRefuseReceivesTheSharedRejection(t *testing.T) {
 			w.Header().Set("X-Envoy-Overloaded", "true")
 			httpgate.WriteRefusal(w, r, rej)
 		},
-	}, refuser{overQuota})
+	}, refuser{errOverQuota})
 	res := serve(m.Handler(unreachable(t)), "/")
-	require.Same(t, overQuota, got)
+	require.Same(t, errOverQuota, got)
 	require.Equal(t, http.StatusTooManyRequests, res.StatusCode)
 	require.Equal(t, "true", res.Header.Get("X-Envoy-Overloaded"))
 }
@@ -196,7 +196,7 @@ func (p ill) Done(spillway.Request, spillway.Ticket, spillway.Result)          {
 func TestRefusalByUnknownOrWrappedErrorIsAnswered(t *testing.T) {
 	for want, err := range map[int]error{
 		503: errors.New("something else"),
-		429: fmt.Errorf("wrapped: %w", overQuota),
+		429: fmt.Errorf("wrapped: %w", errOverQuota),
 	} {
 		res := serve(middleware(t, nil, ill{err}).Handler(unreachable(t)), "/")
 		require.Equal(t, want, res.StatusCode)
@@ -206,7 +206,7 @@ func TestRefusalByUnknownOrWrappedErrorIsAnswered(t *testing.T) {
 func TestSharedHeaderValuesSurviveThoseWhoAddToThem(t *testing.T) {
 	for range 2 {
 		w := httptest.NewRecorder()
-		httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), full)
+		httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), errFull)
 		require.Len(t, w.Header()["Cache-Control"], 1)
 		for key := range w.Header() {
 			w.Header().Add(key, "more")
@@ -218,12 +218,12 @@ func TestSharedHeaderValuesSurviveThoseWhoAddToThem(t *testing.T) {
 func TestStaleContentLengthIsRemoved(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "3")
-	httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), full)
+	httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), errFull)
 	require.Empty(t, w.Header().Get("Content-Length"))
 }
 
 func TestProblemIsWhatWriteRefusalWrites(t *testing.T) {
-	for _, rej := range []*spillway.Rejection{full, overQuota} {
+	for _, rej := range []*spillway.Rejection{errFull, errOverQuota} {
 		w := httptest.NewRecorder()
 		httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), rej)
 		status, retryAfter, body := httpgate.Problem(rej)

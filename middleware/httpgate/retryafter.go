@@ -11,8 +11,8 @@ import (
 // minutes, every 30 s up to an hour, every 5 minutes up to a day: close enough together that a quarter of each spans
 // several. They are prepared, so that a refusal formats nothing, and never modified.
 var (
-	retryAfterSeconds = retryAfterSteps()
-	retryAfterValues  = formatAll(retryAfterSeconds)
+	retryAfterSeconds = retryAfterSteps()            //nolint:gochecknoglobals // a table: made once, never changed
+	retryAfterValues  = formatAll(retryAfterSeconds) //nolint:gochecknoglobals // as above
 )
 
 const maxRetryAfter = 24 * 60 * 60 // seconds

@@ -30,7 +30,7 @@ func TestAdmittedRequestIsServedAsWithoutTheGate(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.Copy(w, r.Body)
 	}))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		res, err := client.Post(url, "text/plain", bytes.NewReader([]byte("echo")))
 		require.NoError(t, err)
 		defer res.Body.Close()
@@ -39,7 +39,7 @@ func TestAdmittedRequestIsServedAsWithoutTheGate(t *testing.T) {
 		require.Equal(t, http.StatusCreated, res.StatusCode)
 		require.Equal(t, "yes", res.Header.Get("X-Answer"))
 		require.Equal(t, "echo", string(body))
-	})
+	}
 	require.Equal(t, []spillway.Outcome{spillway.Success, spillway.Success}, p.outcomes())
 }
 
@@ -64,14 +64,14 @@ func TestResponseControllerWorksOnARealServer(t *testing.T) {
 		_, _ = rw.WriteString("4\r\nbody\r\n0\r\n\r\n") // the flush began a chunked answer
 		_ = rw.Flush()
 	}))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		res, err := client.Get(url)
 		require.NoError(t, err)
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		require.Equal(t, "body", string(body))
-	})
+	}
 }
 
 func TestWriterOffersWhatTheServersWriterDoes(t *testing.T) {
@@ -92,10 +92,12 @@ func TestWriterOffersWhatTheServersWriterDoes(t *testing.T) {
 		return string(body)
 	}
 	var bare, wrapped []string
-	eachProtocol(t, h, func(_ *testing.T, url string, client *http.Client) { bare = append(bare, interfaces(url, client)) })
-	eachProtocol(t, httpgate.Handler(spillway.New(), nil)(h), func(_ *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
+		bare = append(bare, interfaces(url, client))
+	}
+	for url, client := range bothProtocols(t, httpgate.Handler(spillway.New(), nil)(h)) {
 		wrapped = append(wrapped, interfaces(url, client))
-	})
+	}
 	require.Equal(t, bare, wrapped)
 	require.NotEqual(t, bare[0], bare[1], "the two protocols are expected to differ")
 }
@@ -105,14 +107,14 @@ func TestFileServerWorks(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 50_000)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), content, 0o600))
 	h := httpgate.Handler(spillway.New(), nil)(http.FileServer(http.Dir(dir)))
-	eachProtocol(t, h, func(t *testing.T, url string, client *http.Client) {
+	for url, client := range bothProtocols(t, h) {
 		res, err := client.Get(url + "/file")
 		require.NoError(t, err)
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(content, body))
-	})
+	}
 }
 
 func TestNothingIsLeftAfterAStormOfEverything(t *testing.T) {

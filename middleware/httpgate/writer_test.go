@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -290,19 +291,19 @@ func (p *plain) SetWriteDeadline(time.Time) error { p.call("SetWriteDeadline"); 
 func TestResponseControllerReachesWhatLiesDeeper(t *testing.T) {
 	deep := newRich(nil)
 	outcome := outcomeOn(t, onlyUnwraps{newPlain(), deep}, func(w http.ResponseWriter, _ *http.Request) {
-		require.Empty(t, interfacesOf(w))
+		assert.Empty(t, interfacesOf(w))
 		rc := http.NewResponseController(w)
-		require.Equal(t, errFlush, rc.Flush())
+		assert.Equal(t, errFlush, rc.Flush())
 		w.WriteHeader(http.StatusInternalServerError) // too late: the flush sent a 200
-		require.NoError(t, rc.SetWriteDeadline(time.Time{}))
-		require.ErrorIs(t, rc.EnableFullDuplex(), http.ErrNotSupported)
+		assert.NoError(t, rc.SetWriteDeadline(time.Time{}))
+		assert.ErrorIs(t, rc.EnableFullDuplex(), http.ErrNotSupported)
 	})
 	require.Equal(t, spillway.Success, outcome)
 	require.Equal(t, []string{"FlushError"}, deep.calls)
 
 	require.Equal(t, spillway.Ignored, outcomeOn(t, onlyUnwraps{newPlain(), deep}, func(w http.ResponseWriter, _ *http.Request) {
 		_, _, err := http.NewResponseController(w).Hijack()
-		require.NoError(t, err)
+		assert.NoError(t, err)
 	}), "a hijack down there leaves the gate as well")
 }
 
@@ -323,6 +324,6 @@ func TestWritingThroughUnwrapIsNoticed(t *testing.T) {
 		w.Header().Set("A", "b")
 		w.WriteHeader(http.StatusInternalServerError)
 		_, err := w.Write(nil)
-		require.Equal(t, errWrite, err)
+		assert.Equal(t, errWrite, err)
 	}))
 }
