@@ -1,0 +1,72 @@
+package shedder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/stats"
+)
+
+func ExampleNew() {
+	shed, err := shedder.New(nil) // needs no configuration, no goroutine and no Close
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate := spillway.New(shed)
+	permit, err := gate.Enter(context.Background(), spillway.Request{})
+	if errors.Is(err, spillway.ErrRejected) {
+		fmt.Println("try again in", shed.Options().CoolDown)
+		return
+	}
+	defer permit.Done(spillway.Failure)
+	fmt.Println("serving, in flight:", shed.Stats().InFlight)
+	permit.Done(spillway.Success)
+	// Output: serving, in flight: 1
+}
+
+// Thresholds can be changed while requests go on.
+func ExampleShedder_Tune() {
+	shed := spillway.Must(shedder.New(nil))
+	o := shed.Options()
+	o.CPUThreshold = 0.8               // shed earlier
+	o.MaxDelay = 50 * time.Millisecond // less latency, less utilization
+	fmt.Println(shed.Tune(o), shed.Options().CPUThreshold)
+	o.CPUThreshold = 80
+	fmt.Println(shed.Tune(o))
+	// Output:
+	// <nil> 0.8
+	// shedder: CPUThreshold must be in (0, 1] or Off, got 80
+}
+
+// Several Shedders, say one per route, share one CPU sampler.
+func ExampleOptions_sharedSampler() {
+	cpu := spillway.Must(stats.NewCPU(nil))
+	search := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, CPUThreshold: 0.8}))
+	checkout := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, CPUThreshold: 0.95}))
+	fmt.Println(search.Options().CPUThreshold, checkout.Options().CPUThreshold)
+	// Output: 0.8 0.95
+}
+
+// No policy reads the clock, so a day of overload runs in an instant.
+func ExampleShedder_virtualTime() {
+	busy := stats.CPUFunc(func() (float64, error) { return 1, nil })
+	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: busy}))
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, MinLimit: 2}))
+	gate := spillway.New(shed)
+	for now := time.Unix(0, 0); now.Before(time.Unix(2, 0)); now = now.Add(50 * time.Millisecond) {
+		_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}) // nobody leaves
+		if err != nil {
+			fmt.Println(now.Unix(), err)
+			break
+		}
+	}
+	fmt.Println(shed.Stats().Reason, shed.Stats().Limit)
+	// Output:
+	// 0 spillway: shedder refused: limit reached
+	// cpu 2
+}
