@@ -37,6 +37,10 @@ type CPUOptions struct {
 // have with a steady beat. Time in which the machine was suspended counts as idle where the clock counts it at all
 // (Linux's does not). Start adds a steady beat.
 //
+// A quota is handed out by the period, 100 ms as a rule, and a process that uses it up does so at the start of each. A span
+// that is no multiple of that contains more or fewer of the starts, so plain division would yield 0.8 and 1.2 in turns.
+// Hence a span in all of whose periods the quota was used up has a Usage of 1, whatever the division says.
+//
 // A counter that went backwards starts a new baseline and yields no Usage. All methods may be called concurrently.
 type CPU struct {
 	source   CPUSource
@@ -183,7 +187,11 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 		if !known || l.Used < base.level.Used || span <= 0 || !base.at.Equal(c.baseAt) {
 			continue
 		}
-		if u := float64(l.Used-base.level.Used) / (float64(span) * l.Limit); !ok || u > usage {
+		u := float64(l.Used-base.level.Used) / (float64(span) * l.Limit)
+		if l.exhausted(&base.level, span) {
+			u = max(u, 1)
+		}
+		if !ok || u > usage {
 			usage, ok, s.Level = u, true, l.Name
 		}
 		s.addThrottled(&l, &base.level)
@@ -196,17 +204,6 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 		}
 	}
 	return usage, ok
-}
-
-// addThrottled notes how much l was throttled since base, if that is more than any level so far.
-func (s *CPUSample) addThrottled(l, base *CPULevel) {
-	if l.Periods < base.Periods || l.ThrottledPeriods < base.ThrottledPeriods || l.Throttled < base.Throttled {
-		return
-	}
-	periods, throttled := l.Periods-base.Periods, l.ThrottledPeriods-base.ThrottledPeriods
-	if s.Periods == 0 || throttled > s.ThrottledPeriods {
-		s.Periods, s.ThrottledPeriods, s.Throttled = periods, throttled, l.Throttled-base.Throttled
-	}
 }
 
 // Start begins a steady beat: a goroutine that asks every interval by the real clock, so that Usage is never older than

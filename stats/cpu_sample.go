@@ -50,3 +50,14 @@ func (s *CPUSample) Age(now time.Time) time.Duration {
 	}
 	return max(0, now.Sub(s.Time))
 }
+
+// addThrottled notes how much l was throttled since base, if that is more than any level so far.
+func (s *CPUSample) addThrottled(l, base *CPULevel) {
+	if l.Periods < base.Periods || l.ThrottledPeriods < base.ThrottledPeriods || l.Throttled < base.Throttled {
+		return
+	}
+	periods, throttled := l.Periods-base.Periods, l.ThrottledPeriods-base.ThrottledPeriods
+	if s.Periods == 0 || throttled > s.ThrottledPeriods {
+		s.Periods, s.ThrottledPeriods, s.Throttled = periods, throttled, l.Throttled-base.Throttled
+	}
+}

@@ -43,8 +43,10 @@ type CPULevel struct {
 	Used time.Duration
 	// Limit is how many CPUs may be used, more than 0: 0.5 for half a CPU.
 	Limit float64
-	// Periods and ThrottledPeriods count the periods over which a quota is enforced, and those of them in which it was
-	// used up. Throttled is how long threads were stopped for it, summed over all CPUs. All are 0 if unknown.
+	// Period is the time over which a quota is enforced, 0 if unknown. Periods and ThrottledPeriods count such periods,
+	// and those of them in which the quota was used up. Throttled is how long threads were stopped for it, summed over
+	// all CPUs.
+	Period                    time.Duration
 	Periods, ThrottledPeriods uint64
 	Throttled                 time.Duration
 }
@@ -58,6 +60,16 @@ type CPUFunc func() (float64, error)
 func (f CPUFunc) ReadCPU(time.Time) (CPUReading, error) {
 	usage, err := f()
 	return CPUReading{Source: "func", Direct: true, Usage: usage}, err
+}
+
+// exhausted reports whether the quota was used up in every one of its periods within the span since base.
+func (l *CPULevel) exhausted(base *CPULevel, span time.Duration) bool {
+	if l.Period <= 0 || span < l.Period || l.Periods <= base.Periods || l.ThrottledPeriods <= base.ThrottledPeriods {
+		return false
+	}
+	periods := l.Periods - base.Periods
+	// The kernel counts no periods while the group is idle, so they must also fill the span.
+	return l.ThrottledPeriods-base.ThrottledPeriods >= periods && periods >= uint64(span/l.Period)
 }
 
 // validate reports what in r cannot be right.

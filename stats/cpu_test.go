@@ -366,3 +366,37 @@ func TestCPUOthersDoNotWaitForTheReader(t *testing.T) {
 	require.Equal(t, 0.5, (<-done).Usage)
 	require.Equal(t, int32(1), reads.Load())
 }
+
+func TestCPUUsedUpQuotaIsFullUse(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		used               time.Duration
+		periods, throttled uint64
+		want               float64
+	}{
+		{"all periods of the span", 41 * beat / 100, 3, 3, 1},
+		{"as few as fit in", 41 * beat / 100, 2, 2, 1},
+		{"one period left some", 41 * beat / 100, 3, 2, 0.82},
+		{"then idle", 20 * beat / 100, 1, 1, 0.4},
+		{"unknown", 41 * beat / 100, 0, 0, 0.82},
+		{"backwards", 41 * beat / 100, math.MaxUint64 - 2, 3, 0.82},
+	} {
+		src := newFakeCPU(0.5)
+		src.r.Levels[0].Period = 100 * time.Millisecond
+		src.r.Levels[0].Periods = 7
+		c := newCPU(t, &stats.CPUOptions{Source: src})
+		c.Sample(epoch)
+		src.use(test.used)
+		src.r.Levels[0].Periods += test.periods
+		src.r.Levels[0].ThrottledPeriods += test.throttled
+		require.InDelta(t, test.want, c.Sample(epoch.Add(beat)).Usage, 1e-9, test.name)
+	}
+
+	src := newFakeCPU(0.5)
+	src.r.Levels[0].Period = 100 * time.Millisecond
+	c := newCPU(t, &stats.CPUOptions{Source: src, Interval: 10 * time.Millisecond})
+	c.Sample(epoch)
+	src.r.Levels[0].Periods++
+	src.r.Levels[0].ThrottledPeriods++
+	require.Zero(t, c.Sample(epoch.Add(10*time.Millisecond)).Usage, "a span shorter than a period says nothing about one")
+}

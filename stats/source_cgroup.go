@@ -91,7 +91,7 @@ func (c *cgroupSource) read(now time.Time) (r CPUReading, limits groupLimits, er
 func (c *cgroupSource) level(g *cgroup.Level, own bool) (CPULevel, error) {
 	l := CPULevel{
 		Name: g.Path, Used: g.Used, Limit: g.Quota,
-		Periods: g.Periods, ThrottledPeriods: g.Throttled, Throttled: g.Stopped,
+		Period: g.Period, Periods: g.Periods, ThrottledPeriods: g.Throttled, Throttled: g.Stopped,
 	}
 	if cpus := c.cpus(); l.Limit == 0 || own && l.Limit > cpus {
 		l.Limit = cpus

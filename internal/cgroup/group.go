@@ -30,9 +30,10 @@ type Group struct {
 
 // A Level is one group on the way from the process's own upwards, as read by Levels.
 type Level struct {
-	Path  string  // in its hierarchy, "/kubepods/pod7/c1"
-	Quota float64 // CPUs that it may use, 0 if it has no quota
-	Stat          // Used is 0 and HasUsed false if no accounting covers just this group
+	Path   string  // in its hierarchy, "/kubepods/pod7/c1"
+	Quota  float64 // CPUs that it may use, 0 if it has no quota
+	Period time.Duration
+	Stat   // Used is 0 and HasUsed false if no accounting covers just this group
 }
 
 type level struct {

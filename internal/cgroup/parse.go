@@ -23,10 +23,10 @@ func ParseCPUList(b []byte) (int, error) {
 	count, prev := 0, -1
 	for part := range strings.SplitSeq(list, ",") {
 		lo, hi, isRange := strings.Cut(part, "-")
-		first, err := strconv.ParseUint(lo, 10, 31)
+		first, err := strconv.ParseUint(lo, 10, 30)
 		last := first
 		if err == nil && isRange {
-			last, err = strconv.ParseUint(hi, 10, 31)
+			last, err = strconv.ParseUint(hi, 10, 30)
 		}
 		if err != nil || last < first || int(first) <= prev {
 			return 0, fmt.Errorf("cgroup: CPU list %.40q is malformed", list)

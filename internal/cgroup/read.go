@@ -101,7 +101,7 @@ func (g *Group) Levels(dst []Level) ([]Level, error) {
 func (g *Group) readLevel(l *level) (Level, error) {
 	out := Level{Path: l.path}
 	if l.quota > 0 {
-		out.Quota = float64(l.quota) / float64(l.period)
+		out.Quota, out.Period = float64(l.quota)/float64(l.period), l.period
 	}
 	// In version 1 cpu.stat holds throttling only, which a group without a quota never sees.
 	if g.version == 2 || l.quota > 0 {
