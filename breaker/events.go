@@ -29,8 +29,10 @@ func (b *Breaker) unlock() {
 func (b *Breaker) tell(listen func(Event)) {
 	done := false
 	defer func() {
-		if !done { // the listener has ended the goroutine: the rest must be told nevertheless
-			b.tell(listen)
+		if !done { // the listener has ended its goroutine: the next one to come tells the rest
+			b.mu.Lock()
+			b.telling = false
+			b.mu.Unlock()
 		}
 	}()
 	for {

@@ -70,7 +70,6 @@ func (m *machine) settle(o *Options, now instant) {
 	for m.mode == Auto {
 		switch {
 		case m.state == Open && now >= m.deadline:
-			m.leases, m.succeeded, m.failed = m.leases[:0], 0, 0
 			m.enter(HalfOpen, m.deadline, ByTime)
 		case m.state == HalfOpen && m.expire(o, now):
 		default:
@@ -218,7 +217,6 @@ func (m *machine) setMode(now instant, mode Mode) {
 
 func (m *machine) restart(now instant) {
 	m.openings, m.hint, m.closedAt = 0, longAgo, now
-	m.leases, m.succeeded, m.failed = m.leases[:0], 0, 0
 }
 
 // enter makes to the state and, if it was another, remembers to tell.
@@ -230,4 +228,5 @@ func (m *machine) enter(to State, now instant, why string) {
 		m.gen = 0
 	}
 	m.state, m.since, m.reason = to, now, why
+	m.leases, m.succeeded, m.failed = m.leases[:0], 0, 0
 }

@@ -104,6 +104,7 @@ func (g *rig) word(at, word string) {
 	case ends:
 		c, ok := g.held[name]
 		require.True(g.t, ok, at)
+		delete(g.held, name)
 		g.done(c, outcomes[outcome])
 	default:
 		g.calls(at, word)

@@ -30,7 +30,7 @@ type Stats struct {
 	Hung        int64   // calls under way for longer than SlowCall
 	Consecutive int64   // failures in a row
 
-	InFlight int64 // calls let through and not ended, probes whose lease has run out excepted
+	InFlight int64 // calls let through and not ended, except probes that nobody waits for any more
 	Probes   int   // of these, probes
 
 	Share      float64   // of the calls that go through: 1 closed, 0 open or half-open, between in a ramp
