@@ -44,10 +44,13 @@ func None() Guard {
 	return Guard{Name: "none", Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) { return h, nil, nil }}
 }
 
+// fixedPrefix stands before the limit in the name of a Fixed guard.
+const fixedPrefix = "fixed:"
+
 // Fixed is the guard that refuses with 503 what would exceed limit requests in flight. With the limit that suits a
 // work best it is the yardstick for what an adaptive guard can reach.
 func Fixed(limit int) Guard {
-	return Guard{Name: "fixed:" + strconv.Itoa(limit), Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) {
+	return Guard{Name: fixedPrefix + strconv.Itoa(limit), Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) {
 		if limit < 1 {
 			return nil, nil, fmt.Errorf("overload: fixed: limit must be at least 1, got %d", limit)
 		}
@@ -88,7 +91,7 @@ func (c *Config) guard(name string) (Guard, error) {
 	if name == "none" {
 		return None(), nil
 	}
-	if n, ok := strings.CutPrefix(name, "fixed:"); ok {
+	if n, ok := strings.CutPrefix(name, fixedPrefix); ok {
 		limit, err := strconv.Atoi(n)
 		if err != nil || limit < 1 {
 			return Guard{}, fmt.Errorf("overload: guard %q: the limit must be a number of at least 1", name)

@@ -84,13 +84,16 @@ type options struct {
 	work    string
 	quota   float64
 	seed    uint64
+
+	capacityTime time.Duration // how long the capacity is counted at the beginning
+
 	recheck bool
 	json    string
 	report  string
 }
 
 func (c *Config) parse(args []string, out io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{capacityTime: capacityTime}
 	fs := flag.NewFlagSet("overload", flag.ContinueOnError)
 	fs.SetOutput(out)
 	guards := c.DefaultGuards
@@ -195,7 +198,7 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 
 func (r *runner) all(ctx context.Context, run *Run) (err error) {
 	r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
-	if r.capacity, err = r.capacityOf(ctx, capacityTime); err != nil {
+	if r.capacity, err = r.capacityOf(ctx, r.opts.capacityTime); err != nil {
 		return err
 	}
 	if r.capacity < 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (run *Run) Page() *report.Page {
 		Sections: []report.Section{
 			{
 				Title: "Goodput",
-				Text: fmt.Sprintf("Answers within %.0f ms, as a share of what the server can carry (%.0f requests a second), over the last half of each load.",
+				Text: fmt.Sprintf("Answers within %.0f ms, as a share of what the server can carry (%.0f requests a second), over the last half of each load. Below the capacity no more than the load itself can be had; a few percent above 100 are chance.",
 					run.SLOMillis, run.Capacity),
 				Bars: run.bars(),
 			},
@@ -112,21 +113,22 @@ func title(guard string) string {
 	return guard
 }
 
-// role gives the bare server the quiet colour and the guards the others, in their order.
+// role gives the bare server the quiet colour and the guards the others, the fixed limits last: they are the yardstick.
 func (run *Run) role(guard string) report.Role {
 	if guard == "none" {
 		return report.Bare
 	}
-	i := 0
+	var adaptive, fixed []string
 	for _, s := range run.Series {
-		if s.Guard == guard {
-			break
-		}
-		if s.Guard != "none" {
-			i++
+		switch {
+		case s.Guard == "none":
+		case strings.HasPrefix(s.Guard, fixedPrefix):
+			fixed = append(fixed, s.Guard)
+		default:
+			adaptive = append(adaptive, s.Guard)
 		}
 	}
-	return report.RoleAt(i)
+	return report.RoleAt(slices.Index(append(adaptive, fixed...), guard))
 }
 
 func (run *Run) bars() []report.BarGroup {

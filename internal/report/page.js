@@ -10,12 +10,15 @@
     return a >= 100 ? v.toFixed(0) : a >= 10 ? v.toFixed(1) : +v.toPrecision(3) + "";
   };
 
+  const power = (v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6;
+
   // bands shades every other stretch and names each above the plot; marks are horizontal lines.
   const background = (chart) => (u) => {
     const { ctx } = u, { left, top, width, height } = u.bbox, px = devicePixelRatio;
     ctx.save();
     ctx.font = `${11 * px}px system-ui, sans-serif`;
     ctx.textAlign = "center";
+    ctx.textBaseline = "alphabetic";
     (chart.bands || []).forEach((b, i) => {
       const from = Math.max(u.valToPos(b.From, "x", true), left), to = Math.min(u.valToPos(b.To, "x", true), left + width);
       if (to <= from) return;
@@ -43,14 +46,15 @@
       ctx.stroke();
       ctx.font = `${11 * px}px system-ui, sans-serif`;
       ctx.textAlign = "right";
-      ctx.fillText(m.Name, left + width - 4 * px, y - 4 * px);
+      ctx.textBaseline = "bottom";
+      ctx.fillText(m.Name, left + width - 4 * px, y - 3 * px);
     }
     ctx.restore();
   };
 
   const draw = (box, chart) => {
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const range = (u, lo, hi) => [chart.min, chart.max || Math.max(hi == null ? 1 : hi * 1.08, chart.min + 1e-9)];
+    const range = (u, lo, hi) => [chart.min, chart.max || Math.max(hi == null ? 1 : hi * (chart.log ? 1.6 : 1.08), chart.min + 1e-9)];
     const options = {
       width: box.clientWidth,
       height: chart.height,
@@ -58,11 +62,11 @@
       cursor: { sync: { key: "page" }, points: { size: 7 }, drag: { x: true, y: false } },
       scales: { x: { time: false }, y: chart.log ? { distr: 3, range } : { range } },
       axes: [
-        { ...axis, values: (u, ticks) => ticks.map((t) => t + " " + chart.xUnit) },
-        { ...axis, size: 48, values: (u, ticks) => ticks.map((t) => (t == null || (chart.log && !/^1/.test(String(t).replace(/^[0.]+/, ""))) ? "" : short(t))) },
+        { ...axis, size: 30, values: (u, ticks) => ticks.map((t) => t + " " + chart.xUnit) },
+        { ...axis, size: 48, values: (u, ticks) => ticks.map((t) => (t == null || (chart.log && !power(t)) ? "" : String(+t.toPrecision(4)))) },
       ],
       series: [
-        { label: "", value: (u, v) => (v == null ? "" : v.toFixed(1) + " " + chart.xUnit) },
+        { label: "time", value: (u, v) => (v == null ? "" : v.toFixed(1) + " " + chart.xUnit) },
         ...chart.lines.map((l) => ({
           label: l.name,
           stroke: color("--role" + l.role),

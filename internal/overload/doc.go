@@ -1,0 +1,29 @@
+// Package overload measures what is left of a real HTTP server's useful work when far more arrives than it can carry.
+//
+//	func main() {
+//		os.Exit(overload.Main(overload.Config{
+//			Guards: []overload.Guard{{Name: "mine", Wrap: wrap}},
+//		}))
+//	}
+//
+// The server is the same program started once more: a net/http server with GOMAXPROCS=1 whose handler burns a counted
+// amount of CPU. Where the machine allows it, that process gets a control group of its own with a CPU quota, so that
+// server and clients do not fight for the cores. It ends when its parent does, and all traffic stays on the loopback
+// device.
+//
+// # The clients
+//
+// They form an open loop, as the users of a service do: send times are drawn beforehand from a Poisson process, and
+// nobody waits for anybody else's answer. Latency counts from the intended send time, so a generator that falls behind
+// cannot flatter the server; how far it was behind is part of the result. A client gives up after a second and closes
+// its connection. An answer that takes longer than half a second is worthless.
+//
+// # The run
+//
+// First the capacity of the bare server is measured with clients in a closed loop. Then each guard gets a new server
+// and all loads in order, as multiples of that capacity. Each step up begins from half the capacity; a server that does
+// not find back to health there is replaced, so that one load does not spoil the next, and the result says so. The step
+// down to a last light load is never helped in this way.
+//
+// The server shows its own view ten times a second over a pipe, since a jammed server could not answer questions.
+package overload
