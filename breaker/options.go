@@ -3,6 +3,7 @@ package breaker
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -215,9 +216,7 @@ func (r rate) reachedBy(n, total int64) bool {
 	if r > one || total <= 0 {
 		return false
 	}
-	// Beyond 2^33 calls the product would overflow, and nothing is lost by taking both in thousands.
-	for ; total > 1<<33; total /= 1000 {
-		n /= 1000
-	}
-	return n*int64(one) >= total*int64(r)
+	nHigh, nLow := bits.Mul64(uint64(n), uint64(one))
+	high, low := bits.Mul64(uint64(total), uint64(r))
+	return nHigh > high || nHigh == high && nLow >= low
 }

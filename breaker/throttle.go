@@ -38,6 +38,7 @@ type Throttle struct {
 	trail     trail
 	active    atomic.Bool  // the odds are not 0
 	streak    atomic.Int64 // successes in a row while active
+	streakAt  atomic.Int64 // instant of the first of them
 	lastCall  atomic.Int64 // instant of the last call let through while active
 	gen       atomic.Uint32
 	_         [stripe.Size]byte
@@ -169,14 +170,32 @@ func (t *Throttle) succeeded(now instant, same bool) {
 		return
 	}
 	o := t.opts.Load()
-	if o.RecoverAfter != Off && t.streak.Add(1) == int64(o.RecoverAfter) {
-		t.trail.forget()
-		t.nextGen()
-		t.active.Store(false)
-		t.streak.Store(0)
-		t.lastCall.Store(int64(longAgo))
-		t.recoveries.Add(1)
+	if o.RecoverAfter == Off {
+		return
 	}
+	n := t.streak.Add(1)
+	if n == 1 {
+		t.streakAt.Store(int64(now))
+	}
+	if n >= int64(o.RecoverAfter) && now >= instant(t.streakAt.Load()).after(recoverSpan) {
+		t.recover()
+	}
+}
+
+// recoverSpan is how long there must be nothing but successes before a Throttle forgets the past. A dependency that is
+// overloaded gives many in a row too, at the beginning of each of its own intervals.
+const recoverSpan = time.Second
+
+// recover forgets the past, if nobody else just did.
+func (t *Throttle) recover() {
+	if !t.active.CompareAndSwap(true, false) {
+		return
+	}
+	t.trail.forget()
+	t.nextGen()
+	t.streak.Store(0)
+	t.lastCall.Store(int64(longAgo))
+	t.recoveries.Add(1)
 }
 
 func (t *Throttle) nextGen() {

@@ -37,9 +37,9 @@ type ThrottleOptions struct {
 	// ProbeEvery is after how much time without a call one goes through, whatever the odds. If ProbeEvery is 0, it is 1 s.
 	// If it is [Off], the odds decide alone.
 	ProbeEvery time.Duration
-	// RecoverAfter is how many successes in a row, while requests are being refused, end it: the Throttle then forgets the
-	// past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it is
-	// [Off], the past goes only when the Window moves on.
+	// RecoverAfter is how many successes in a row, over at least one second, end the refusals: the Throttle then forgets
+	// the past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it
+	// is [Off], the past goes only when the Window moves on.
 	RecoverAfter int
 	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot be tuned later.
 	Seed uint64

@@ -14,7 +14,7 @@ type trail struct {
 	span   instant
 	slots  int64
 	newest atomic.Int64
-	floor  mark // the totals when the window began
+	floor  mark         // the totals when the window began
 	early  atomic.Int64 // total of requests when the second before this one began
 	lately atomic.Int64 // total of requests when this second began
 	second atomic.Int64

@@ -1,0 +1,248 @@
+package breaker_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/breaker"
+)
+
+func (g *rig) callKey(key string, o spillway.Outcome) bool {
+	c, err := g.admitKey(key)
+	if err == nil {
+		g.done(c, o)
+	}
+	return err == nil
+}
+
+func newRegistryRig(t testing.TB, o *breaker.RegistryOptions) (*rig, *breaker.Registry) {
+	r := newRegistry(t, o)
+	return newRig(t, r), r
+}
+
+// stateOf returns the state of a key's breaker, or "none".
+func (g *rig) stateOf(key string) string {
+	m, ok := g.p.(*breaker.Registry).Lookup(key)
+	if !ok {
+		return "none"
+	}
+	return m.(*breaker.Breaker).StateAt(g.now).String()
+}
+
+func quick(o breaker.Options) func(string) (breaker.Member, error) {
+	return func(string) (breaker.Member, error) { return breaker.New(&o) }
+}
+
+func TestKeysAreApart(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{New: quick(breaker.Options{Consecutive: 3})})
+	for range 3 {
+		require.True(t, g.callKey("a", spillway.Failure))
+		require.True(t, g.callKey("b", spillway.Success))
+	}
+	require.False(t, g.callKey("a", spillway.Success))
+	require.True(t, g.callKey("b", spillway.Success))
+	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1}, r.Stats())
+	seen := map[string]breaker.State{}
+	for key, m := range r.All() {
+		seen[key] = m.(*breaker.Breaker).StateAt(g.now)
+	}
+	require.Equal(t, map[string]breaker.State{"a": breaker.Open, "b": breaker.Closed}, seen)
+	for range r.All() {
+		break
+	}
+}
+
+// TestOnlyIdleKeysAreForgotten: room for two; one is open, the other has failed once.
+func TestOnlyIdleKeysAreForgotten(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 3, OpenFor: time.Minute})})
+	for range 3 {
+		g.callKey("open", spillway.Failure)
+	}
+	g.callKey("failed", spillway.Failure)
+	require.True(t, g.callKey("new", spillway.Success))
+	require.Equal(t, "open closed none", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
+	require.EqualValues(t, 1, r.Stats().Overflowed)
+	g.now = g.now.Add(10 * time.Second)
+	require.True(t, g.callKey("new", spillway.Success))
+	require.Equal(t, "open none closed", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
+	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1, Overflowed: 1, Evicted: 1}, r.Stats())
+}
+
+// TestInventedKeysChangeNothing: an attacker sends a million keys that fail, while a key is about to trip.
+func TestInventedKeysChangeNothing(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 100})
+	for range 9 {
+		g.callKey("victim", spillway.Failure)
+	}
+	for i := range 100_000 {
+		g.now = g.now.Add(50 * time.Microsecond)
+		g.callKey(fmt.Sprint(i), spillway.Failure)
+		if i%1000 == 0 {
+			require.LessOrEqual(t, r.Stats().Keys, int64(100))
+		}
+	}
+	require.True(t, g.callKey("victim", spillway.Failure))
+	require.Equal(t, "open", g.stateOf("victim"))
+	require.LessOrEqual(t, r.Stats().Keys, int64(100))
+	require.Greater(t, r.Stats().Overflowed, int64(90_000))
+}
+
+// TestDeadKeysAreForgottenInTheEnd: keys that failed for good and that nobody asks about do not fill the Registry for ever.
+func TestDeadKeysAreForgottenInTheEnd(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 1, MaxOpen: time.Minute})})
+	g.callKey("a", spillway.Failure)
+	g.callKey("b", spillway.Failure)
+	g.now = g.now.Add(9 * time.Minute)
+	g.callKey("c", spillway.Success)
+	require.Equal(t, "none", g.stateOf("c"))
+	g.now = g.now.Add(2 * time.Minute)
+	g.callKey("c", spillway.Success)
+	require.Equal(t, "closed", g.stateOf("c"))
+	require.EqualValues(t, 0, r.Stats().Open)
+}
+
+// TestCallsUnderWayKeepTheirKey: a call that takes an hour ends where it began.
+func TestCallsUnderWayKeepTheirKey(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 1})
+	c, err := g.admitKey("a")
+	require.NoError(t, err)
+	over, err := g.admitKey("b")
+	require.NoError(t, err)
+	g.now = g.now.Add(time.Hour)
+	require.True(t, g.callKey("b", spillway.Success))
+	require.Equal(t, "closed none", g.stateOf("a")+" "+g.stateOf("b"))
+	g.done(c, spillway.Failure)
+	a, _ := r.Lookup("a")
+	require.EqualValues(t, 1, a.(*breaker.Breaker).StatsAt(g.now).Counts.Failures)
+	g.now = g.now.Add(time.Hour)
+	g.callKey("b", spillway.Success)
+	require.Equal(t, "none closed", g.stateOf("a")+" "+g.stateOf("b"))
+	g.done(over, spillway.Failure) // it was let through by the shared policy, though b now has its own
+	require.EqualValues(t, 0, r.Shared().(*breaker.Breaker).StatsAt(g.now).InFlight)
+	require.EqualValues(t, 1, r.Shared().(*breaker.Breaker).StatsAt(g.now).Counts.Failures)
+}
+
+func TestAtMostAShareOfKeysIsOpen(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{
+		MaxOpen: 0.1, New: quick(breaker.Options{Consecutive: 2, Jitter: off, Probes: 1}),
+	})
+	for range 2 {
+		for i := range 30 {
+			g.callKey(fmt.Sprint(i), spillway.Success)
+		}
+	}
+	for range 5 {
+		for i := range 30 {
+			g.callKey(fmt.Sprint(i), spillway.Failure)
+		}
+	}
+	open := 0
+	vetoed := int64(0)
+	for _, m := range r.All() {
+		s := m.(*breaker.Breaker).StatsAt(g.now)
+		if s.State == breaker.Open {
+			open++
+		}
+		vetoed += s.Vetoed
+	}
+	require.Equal(t, 3, open)
+	require.EqualValues(t, 3, r.Stats().Open)
+	require.Positive(t, vetoed)
+	g.now = g.now.Add(5 * time.Second)
+	require.True(t, g.callKey("0", spillway.Success))
+	require.Equal(t, "closed", g.stateOf("0"))
+	require.EqualValues(t, 2, r.Stats().Open)
+	g.callKey("29", spillway.Failure)
+	require.Equal(t, "open", g.stateOf("29"), "there is a place again")
+	for _, m := range r.All() {
+		m.(*breaker.Breaker).ResetAt(g.now)
+	}
+	require.EqualValues(t, 0, r.Stats().Open)
+}
+
+func TestOneKeyMayAlwaysBeOpen(t *testing.T) {
+	g, _ := newRegistryRig(t, &breaker.RegistryOptions{MaxOpen: 0.1, New: quick(breaker.Options{Consecutive: 1})})
+	g.callKey("a", spillway.Failure)
+	require.Equal(t, "open", g.stateOf("a"))
+}
+
+func TestNewIsCalledOncePerKey(t *testing.T) {
+	var built atomic.Int64
+	_, r := newRegistryRig(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+		built.Add(1)
+		time.Sleep(time.Millisecond) // wide enough for others to come
+		return breaker.New(nil)
+	}})
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			g := newRig(t, r)
+			g.callKey("a", spillway.Success)
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 2, built.Load(), "one shared, one of its own")
+	a, _ := r.Lookup("a")
+	require.EqualValues(t, 50, a.(*breaker.Breaker).StatsAt(t0).Counts.Successes)
+}
+
+func TestNewMayAskTheRegistry(t *testing.T) {
+	var r *breaker.Registry
+	r = newRegistry(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+		if key == "a" {
+			newRig(t, r).callKey("b", spillway.Success)
+		}
+		return breaker.New(nil)
+	}})
+	newRig(t, r).callKey("a", spillway.Success)
+	require.EqualValues(t, 2, r.Stats().Keys)
+}
+
+func TestNewMayFail(t *testing.T) {
+	fail := errors.New("no such host")
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+		switch key {
+		case "bad":
+			return nil, fail
+		case "worse":
+			panic(fail)
+		}
+		return breaker.NewThrottle(nil)
+	}})
+	require.True(t, g.callKey("bad", spillway.Success))
+	require.PanicsWithValue(t, fail, func() { g.callKey("worse", spillway.Success) })
+	require.True(t, g.callKey("worse", spillway.Success))
+	require.True(t, g.callKey("good", spillway.Success))
+	require.Equal(t, breaker.RegistryStats{Keys: 3, Overflowed: 2, Failed: 1}, r.Stats())
+	_, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, fail }})
+	require.ErrorIs(t, err, fail)
+	_, err = breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, nil }})
+	require.ErrorContains(t, err, "returned nil")
+	_, err = breaker.NewRegistry(&breaker.RegistryOptions{MaxKeys: -1})
+	require.ErrorContains(t, err, "MaxKeys must be in 1..16777216, got -1")
+	_, err = breaker.NewRegistry(&breaker.RegistryOptions{MaxOpen: 1.5})
+	require.ErrorContains(t, err, "MaxOpen must be in (0, 1] or 0, got 1.5")
+}
+
+// TestIdleThrottlesAreForgotten shows the same for the other kind.
+func TestIdleThrottlesAreForgotten(t *testing.T) {
+	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
+		return breaker.NewThrottle(nil)
+	}})
+	g.callKey("a", spillway.Failure)
+	g.now = g.now.Add(time.Minute)
+	g.callKey("b", spillway.Success)
+	_, ok := r.Lookup("a")
+	require.True(t, ok)
+	g.now = g.now.Add(2 * time.Minute)
+	g.callKey("b", spillway.Success)
+	_, ok = r.Lookup("a")
+	require.False(t, ok)
+}

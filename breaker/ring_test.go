@@ -1,0 +1,134 @@
+package breaker
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzRing runs any order of operations on a ring and on a list of all that ever happened.
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"))
+	f.Add([]byte("\x10\xff\xff\x20\x00\x01\x30\x00\x00\x41\xff\xff\x00\x00\x00\x50\x01\x01"))
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		span := instant(time.Second)
+		g := newRing(4*time.Second, 4, 3*time.Second)
+		var now instant
+		var calls []int64 // slots in which the calls under way began
+		type outcome struct {
+			slot int64
+			v    verdict
+		}
+		var outcomes []outcome
+		ceil := func(i instant) int64 { // another way to reckon it
+			slot := int64(i/span) - 2
+			for instant(slot)*span < i {
+				slot++
+			}
+			return slot
+		}
+		for ; len(ops) >= 3; ops = ops[3:] {
+			arg := instant(int16(binary.LittleEndian.Uint16(ops[1:])))
+			at := now + arg*span/64 // also back, and far ahead
+			switch ops[0] % 8 {
+			case 0, 1:
+				now += max(arg, -arg) * span / 4096
+				continue
+			case 2, 3:
+				g.begin(g.slot(at))
+				calls = append(calls, ceil(at))
+			case 4:
+				if len(calls) > 0 {
+					i := int(ops[1]) % len(calls)
+					g.finish(calls[i])
+					calls = append(calls[:i], calls[i+1:]...)
+				}
+				continue
+			case 5, 6:
+				v := verdict(ops[0]>>4) & (failed | slow | ignored)
+				if v&ignored != 0 {
+					v = ignored
+				}
+				newest := g.newest.Load()
+				slot := g.slot(at)
+				require.Equal(t, ceil(at), slot)
+				g.add(slot, v)
+				if slot > newest-g.size {
+					outcomes = append(outcomes, outcome{slot, v})
+				}
+			case 7:
+				g.forget()
+				outcomes = nil
+			}
+			require.EqualValues(t, len(calls), g.allInFlight())
+			var want Counts
+			last := max(g.newest.Load(), ceil(now))
+			for _, o := range outcomes {
+				if o.slot <= last-4 {
+					continue
+				}
+				switch {
+				case o.v&ignored != 0:
+					want.Ignored++
+				case o.v&failed != 0:
+					want.Failures++
+				default:
+					want.Successes++
+				}
+				if o.v&slow != 0 {
+					want.Slow++
+				}
+			}
+			require.Equal(t, want, g.sum(now))
+			from, to := g.newest.Load()-g.size+1, g.newest.Load()-1
+			n := 0
+			for _, slot := range calls {
+				if slot >= from && slot <= to {
+					n++
+				}
+			}
+			require.EqualValues(t, n, g.inFlight(from, to))
+		}
+	})
+}
+
+func TestRatesCompareExactly(t *testing.T) {
+	for total := int64(1); total <= 300; total++ {
+		for n := int64(0); n <= total; n++ {
+			for percent := int64(1); percent <= 100; percent++ {
+				want := n*100 >= percent*total
+				if got := rateOf(float64(percent)/100).reachedBy(n, total); got != want {
+					t.Fatalf("%d of %d reach %d %%: %v", n, total, percent, got)
+				}
+			}
+			require.True(t, rateOf(float64(n)/float64(total)).reachedBy(n, total))
+		}
+	}
+	require.False(t, rateOf(0.5).reachedBy(0, 0))
+	require.False(t, rateOf(Off).reachedBy(1, 1))
+	require.True(t, rateOf(0.5).reachedBy(1<<60, 1<<61))
+	require.False(t, rateOf(0.5).reachedBy(1<<59, 1<<61))
+}
+
+func TestInstantsDoNotOverflow(t *testing.T) {
+	var b base
+	require.EqualValues(t, 0, b.instant(time.Unix(0, 0)))
+	require.EqualValues(t, maxSpan, b.instant(time.Unix(1<<40, 0)))
+	require.EqualValues(t, -maxSpan, b.instant(time.Unix(-1<<40, 0)))
+	require.EqualValues(t, maxSpan, instant(maxSpan).after(1<<62))
+	require.True(t, b.at(never).IsZero())
+	require.True(t, b.at(longAgo).IsZero())
+	require.Equal(t, time.Unix(5, 0), b.at(instant(5*time.Second)))
+}
+
+// TestGenerationsWrap shows that a ticket never has all bits set, and that a generation comes again only after all others.
+func TestGenerationsWrap(t *testing.T) {
+	m := newMachine(1)
+	m.gen = maxGen - 1
+	m.enter(Open, 0, ByHand)
+	require.Zero(t, m.gen)
+	require.NotZero(t, ^(ticket(maxGen-1, -1) | probeBit | sharedBit))
+}
