@@ -26,11 +26,16 @@ func TestIndexStaysInRange(t *testing.T) {
 	require.Zero(t, Index(1))
 }
 
-func TestIndexIsStableWithinAGoroutine(t *testing.T) {
-	first := Index(32)
-	for range 100 {
-		require.Equal(t, first, Index(32))
+// A stack moves when it grows or shrinks, and the stripe with it, so that it may change now and then; but it must not wander from
+// call to call.
+func TestIndexSeldomChangesWithinAGoroutine(t *testing.T) {
+	changes, last := 0, Index(32)
+	for range 10_000 {
+		if i := Index(32); i != last {
+			changes, last = changes+1, i
+		}
 	}
+	require.LessOrEqual(t, changes, 3)
 }
 
 func TestIndexSpreadsGoroutines(t *testing.T) {
