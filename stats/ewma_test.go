@@ -83,6 +83,15 @@ func TestEWMAConstantInputStays(t *testing.T) {
 	require.Greater(t, e.Value(), 0.9, "a climb does not stick below the input")
 }
 
+func TestEWMAConstantInputStaysForAnyBeta(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 2000 {
+		e, x := newEWMA(t, rng.Float64()), rng.NormFloat64()
+		e.Update(x)
+		require.Equal(t, x, e.Update(x), "beta %v", e.beta)
+	}
+}
+
 func TestEWMADecaysToZero(t *testing.T) {
 	e := newEWMA(t, 0.95)
 	e.Update(1)

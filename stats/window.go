@@ -77,13 +77,13 @@ func (w *Window) Add(now time.Time, v int64) {
 }
 
 func (b *bucket) add(v int64) {
-	b.sum.Add(v)
 	for least := b.min.Load(); v < least && !b.min.CompareAndSwap(least, v); {
 		least = b.min.Load()
 	}
 	for most := b.max.Load(); v > most && !b.max.CompareAndSwap(most, v); {
 		most = b.max.Load()
 	}
+	b.sum.Add(v)
 	b.count.Add(1) // last, so that a reader who sees the sample counted sees the rest of it
 }
 

@@ -214,6 +214,23 @@ func TestWindowAtTheEndsOfTime(t *testing.T) {
 	}
 }
 
+func TestWindowKeepsTheEndsOfTimeApart(t *testing.T) {
+	for _, span := range []time.Duration{1, 3, time.Second, time.Hour} {
+		w := newWindow(t, span, 1)
+		first, last := epoch.Add(math.MinInt64), epoch.Add(math.MaxInt64)
+		w.Total(epoch)
+		w.Add(first, 1)
+		require.Equal(t, int64(1), w.Total(first).Count, "span %v", span)
+		require.Zero(t, w.Total(last).Count, "span %v", span)
+		w.Add(last, 1)
+		require.Equal(t, int64(1), w.Total(last).Count, "span %v", span)
+		w.Add(first, 1)
+		require.Equal(t, int64(1), w.Total(last).Count, "span %v", span)
+		require.Negative(t, w.at(first))
+		require.Positive(t, w.at(last))
+	}
+}
+
 func TestWindowStopsWhenTheReaderDoes(t *testing.T) {
 	w := newWindow(t, time.Second, 5)
 	n := 0
