@@ -14,7 +14,7 @@ const (
 	CPUHigh                   // the smoothed CPU usage is at the threshold
 	CPUStreak                 // several raw CPU samples in a row are at the threshold
 	QueueDelay                // goroutines wait long for a processor
-	Backlog                   // goroutines wait, and more requests are inside than can be answered in time
+	Backlog                   // the CPU is short, and more requests are inside than can be answered in time
 	Saturated                 // requests pile up inside though the CPU is idle, and more of them yield no more answers
 	CoolingDown               // none of these any more; the limit stays until CoolDown has passed, then opens by a ramp
 )
@@ -42,9 +42,15 @@ func (r Reason) String() string {
 const (
 	enterShare  = 0.5  // of MaxDelay: waits of goroutines that mean overload
 	targetShare = 0.15 // of MaxDelay: waits of goroutines to steer by
+	shortShare  = 0.01 // of MaxDelay: waits that together with a second sign mean that the CPU is short
 	paceMost    = 1.1  // the pace, as a share of the steady rate, while nothing waits
 	paceLeast   = 0.5  // the pace however long goroutines wait
 	paceSlope   = 0.1  // what each target of waiting takes from the pace
+	squeezeFrom = 0.97 // raw usage from which the allowance shrinks while refusing
+	squeeze     = 0.6  // what a sample of such usage leaves of the allowance
+	loosen      = 1.5  // what any other sample makes of it
+	squeezeMost = 0.25 // the least share of the allowance
+	squeezeSeen = 0.4  // the share to begin with when requests are seen to queue
 	rampRate    = 8.0  // how many times the limit grows in each second of the ramp that ends an overload
 	rampEnd     = 16   // where the ramp ends
 	waitBlend   = 0.5  // the weight of a new reading of the goroutines' waits
@@ -93,6 +99,7 @@ type controller struct {
 	paced       bool    // goroutines have waited too long: admissions are paced
 	lastWaiting time.Time
 	ramp        float64 // what the limit is multiplied by: 1, and more while opening
+	share       float64 // of the allowance
 	saturation  saturation
 	out         verdict
 }
@@ -122,7 +129,10 @@ func (c *controller) step(r *reading) verdict {
 	switch {
 	case why != Calm:
 		if !c.overloaded {
-			c.overloaded, c.since = true, r.now
+			c.overloaded, c.since, c.share = true, r.now, 1
+			if why != CPUHigh && why != CPUStreak {
+				c.share = squeezeSeen
+			}
 		}
 		c.reason, c.lastHigh, c.ramp = why, r.now, 1
 	case c.overloaded:
@@ -134,6 +144,7 @@ func (c *controller) step(r *reading) verdict {
 	}
 	c.out = free
 	if c.overloaded {
+		c.squeeze(r)
 		c.out = verdict{c.limit(r), c.pace(r)}
 	}
 	return c.out
@@ -173,10 +184,32 @@ func (c *controller) detect(r *reading) Reason {
 		return CPUStreak
 	case waiting, held:
 		return QueueDelay
-	case c.opts.MaxDelay != Off && float64(r.wait) >= targetShare*delay && float64(r.inFlight) > c.room(r):
+	case c.opts.MaxDelay != Off && c.short(r) && float64(r.inFlight) > c.room(r):
 		return Backlog
 	}
 	return Calm
+}
+
+// short reports whether the CPU is what requests wait for: goroutines wait long, or a little with a full CPU, or with far
+// more requests inside than there is room for.
+func (c *controller) short(r *reading) bool {
+	share := float64(r.wait) / float64(c.opts.MaxDelay)
+	return share >= targetShare ||
+		share >= shortShare && r.cpuKnown && c.opts.CPUThreshold != Off && r.cpu >= c.opts.CPUThreshold ||
+		share >= 3*shortShare && float64(r.inFlight) > 2*c.room(r)
+}
+
+// squeeze moves the allowance. A full CPU needs no requests beyond those that keep it full, and more of them only make each
+// other slow; but a CPU that has time to spare while requests are refused was refused too much. So the way in is wide, and
+// a service just below its capacity refuses next to nothing, while in a long overload the admitted are served fast.
+func (c *controller) squeeze(r *reading) {
+	switch {
+	case !r.cpuFresh || c.saturation.active:
+	case r.cpu >= squeezeFrom:
+		c.share = math.Max(c.share*squeeze, squeezeMost)
+	default:
+		c.share = math.Min(c.share*loosen, 1)
+	}
 }
 
 // release ends the overload when the ramp has reached its end, or when nothing has been refused for a while.
@@ -200,7 +233,11 @@ func (c *controller) allowance(r *reading) float64 {
 	if c.opts.MaxDelay == Off {
 		return 0
 	}
-	return float64(c.opts.MaxDelay + r.pause)
+	share := 1.0
+	if c.overloaded && !c.saturation.active {
+		share = c.share
+	}
+	return share*float64(c.opts.MaxDelay) + float64(r.pause)
 }
 
 // limit returns the greatest number of requests in flight.

@@ -99,7 +99,7 @@ func TestBacklogInsideIsSeenWithinATick(t *testing.T) {
 	_, err := r.enter()
 	require.ErrorIs(t, err, spillway.ErrRejected)
 	require.Equal(t, shedder.Backlog, r.shed.Stats().Reason)
-	require.InDelta(t, 200*0.105, r.shed.Stats().Limit, 0.5)
+	require.InDelta(t, 200*0.045, r.shed.Stats().Limit, 0.5)
 }
 
 func TestPriorities(t *testing.T) {
