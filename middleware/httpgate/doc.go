@@ -1,8 +1,10 @@
-// Package httpgate puts a [spillway.Gate] around a net/http handler.
+// Package httpgate puts a [spillway.Gate] around a net/http handler, or in front of a client.
 //
 //	gate := spillway.New(spillway.Must(shedder.New(nil)))
 //	protect := httpgate.Handler(gate, nil)
 //	http.ListenAndServe(":8080", protect(mux))
+//
+//	client := &http.Client{Transport: httpgate.Transport(spillway.New(brk), nil, nil)}
 //
 // A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its context
 // tell the policies how it went. A request that the gate refuses is answered at once with 503 Service Unavailable, or 429
@@ -21,6 +23,12 @@
 // a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it, because how
 // long a subscription stays open says nothing about the service; they count against a limit of their own
 // ([Options.MaxLongLived]).
+//
+// # Clients
+//
+// [Transport] does for a client what Handler does for a server. Its key is the host, so that one gate with a breaker per
+// key serves a client of many hosts. A call is in flight until its response has been read, closed or broken off. A
+// refused call fails at once with the *[spillway.Rejection], and a [RetryBudget] tells whether to try again.
 //
 // # Other frameworks
 //

@@ -93,7 +93,7 @@ func TestDefaultOutcome(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for _, c := range []struct {
-		ctx    context.Context //nolint:containedctx // a case of a table
+		ctx    context.Context
 		status int
 		want   spillway.Outcome
 	}{

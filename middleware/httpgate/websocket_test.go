@@ -60,7 +60,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 }
 
 func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
-	backPolicy, frontPolicy := &recorder{}, &recorder{}
+	backPolicy, frontPolicy, clientPolicy := &recorder{}, &recorder{}, &recorder{}
 	back, front := middleware(t, nil, backPolicy), middleware(t, nil, frontPolicy)
 	returned := make(chan struct{}, 2)
 	server := func(h http.Handler) *httptest.Server {
@@ -73,7 +73,10 @@ func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
 	}
 	backURL, err := url.Parse(server(back.Handler(http.HandlerFunc(echoWebSocket))).URL)
 	require.NoError(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(backURL) }}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(backURL) },
+		Transport: transport(t, nil, nil, clientPolicy),
+	}
 	srv := server(front.Handler(proxy))
 
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -101,6 +104,7 @@ func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
 	}
 	require.Zero(t, backPolicy.inFlight())
 	require.Zero(t, frontPolicy.inFlight())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, clientPolicy.outcomes(), "the client's part ended with the 101")
 	require.Equal(t, int64(1), back.Stats().LongLived)
 	require.Equal(t, int64(1), front.Stats().LongLived)
 

@@ -1,0 +1,192 @@
+package httpgate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// A call is one request of a client from its admission to the end of its response.
+type call struct {
+	t       *RoundTripper
+	r       *http.Request
+	permit  spillway.Permit
+	outcome spillway.Outcome // by the header of the response
+	hurried bool             // its deadline was too close to be held against the server
+	handed  bool             // to the body of the response, which ends the call
+	reading atomic.Bool      // the body is being read, and will notice the end of the context itself
+	ended   atomic.Bool
+}
+
+// answered takes what the base RoundTripper returned. It ends the call, or hands it to the body of the response.
+func (c *call) answered(res *http.Response, err error) {
+	c.outcome = c.judge(res, err)
+	if err != nil || res == nil || c.t.o.AtHeader || !endsWithBody(res) {
+		c.end(c.outcome)
+		return
+	}
+	b := &body{call: c, res: res, inner: res.Body}
+	b.cleanup = runtime.AddCleanup(b, (*call).forgotten, c)
+	b.stop = context.AfterFunc(c.r.Context(), c.contextEnded)
+	res.Body = b
+	c.handed = true
+}
+
+// endsWithBody reports whether the end of the body is the end of the exchange.
+func endsWithBody(res *http.Response) bool {
+	if res.Body == nil || res.Body == http.NoBody || isEventStream(res.Header.Get("Content-Type")) {
+		return false
+	}
+	_, writable := res.Body.(io.Writer)
+	return !writable
+}
+
+// judge returns how the call went, which has got a response, an error, or an error in the body of a response.
+func (c *call) judge(res *http.Response, err error) spillway.Outcome {
+	if err != nil && c.hurried && deadlinePassed(c.r) {
+		return spillway.Ignored
+	}
+	return c.t.o.Outcome(c.r, res, err)
+}
+
+// end ends the call and reports whether it had not ended before.
+func (c *call) end(o spillway.Outcome) bool {
+	if !c.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	c.permit.Done(o)
+	if c.t.o.Budget != nil {
+		c.t.o.Budget.Record(o)
+	}
+	return true
+}
+
+// unwind ends a call whose RoundTripper panicked or exited the goroutine.
+func (c *call) unwind() {
+	if !c.handed {
+		c.end(spillway.Failure)
+	}
+}
+
+// broken ends a call whose body broke off. What the header said against the server stands.
+func (c *call) broken(res *http.Response, err error) {
+	defer c.end(spillway.Failure) // if Outcome panics
+	o := c.outcome
+	if o == spillway.Success {
+		o = c.judge(res, err)
+	}
+	c.end(o)
+}
+
+// contextEnded ends a call whose response nobody reads when its context ends: its caller has given it up.
+func (c *call) contextEnded() {
+	if c.reading.Load() {
+		return
+	}
+	o := c.outcome
+	if o == spillway.Success {
+		o = spillway.Ignored
+	}
+	c.end(o)
+}
+
+// forgotten ends a call whose response was never closed, when the garbage collector finds it.
+func (c *call) forgotten() {
+	if c.end(c.outcome) {
+		c.t.leaked.Add(1)
+	}
+}
+
+// A body is that of a response, and ends its call when it ends.
+type body struct {
+	call    *call // must not refer to the body, which would never be found forgotten then
+	res     *http.Response
+	inner   io.ReadCloser
+	stop    func() bool
+	cleanup runtime.Cleanup
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.call.reading.Store(true)
+	n, err := b.inner.Read(p)
+	b.call.reading.Store(false)
+	if err != nil {
+		b.release()
+		if errors.Is(err, io.EOF) {
+			b.call.end(b.call.outcome)
+		} else {
+			b.call.broken(b.res, err)
+		}
+	}
+	return n, err
+}
+
+// Close ends the call as its header said: not to want the rest of a body is no fault of the server.
+func (b *body) Close() error {
+	b.release()
+	defer b.call.end(b.call.outcome)
+	return b.inner.Close()
+}
+
+// release calls off those who wait for the end of the call.
+func (b *body) release() {
+	b.stop()
+	b.cleanup.Stop()
+}
+
+// DefaultTransportOutcome returns how a call went, in this order:
+//
+//   - Ignored if the caller cancelled it, or if err is a refusal by another gate on the way,
+//   - Failure for any other error, which includes a deadline that has passed,
+//   - Dropped for status 429 and 503,
+//   - Failure for any other status from 500 up, except 501 and 505: those are about the request,
+//   - Success otherwise: an answer of 4xx is proof of life.
+func DefaultTransportOutcome(r *http.Request, res *http.Response, err error) spillway.Outcome {
+	switch {
+	case err != nil && (cancelled(r) || errors.Is(err, spillway.ErrRejected)):
+		return spillway.Ignored
+	case err != nil || res == nil:
+		return spillway.Failure
+	}
+	switch status := res.StatusCode; {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return spillway.Dropped
+	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
+		return spillway.Success
+	case status >= 500:
+		return spillway.Failure
+	}
+	return spillway.Success
+}
+
+// deadlinePassed reports whether the deadline of r has passed. The context alone may tell so a moment too late: the
+// timeout of a client cancels its request by a timer of its own.
+func deadlinePassed(r *http.Request) bool {
+	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		return true
+	}
+	deadline, ok := r.Context().Deadline()
+	return ok && r.Context().Err() == nil && time.Until(deadline) <= 0
+}
+
+// cancelled reports whether r was cancelled by its caller before its deadline.
+func cancelled(r *http.Request) bool {
+	if deadlinePassed(r) {
+		return false
+	}
+	if r.Context().Err() != nil {
+		return true
+	}
+	select {
+	case <-r.Cancel: //nolint:staticcheck // deprecated, yet it is how a request may have been cancelled
+		return true
+	default:
+		return false
+	}
+}

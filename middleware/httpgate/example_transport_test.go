@@ -1,0 +1,103 @@
+package httpgate_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+func ExampleTransport() {
+	gate := spillway.New(closed{}) // a breaker per host, say
+	client := &http.Client{Transport: httpgate.Transport(gate, nil, nil)}
+
+	_, err := client.Get("http://backend.example/")
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, spillway.ErrRejected))
+	// Output:
+	// Get "http://backend.example/": spillway: example refused: no room
+	// true
+}
+
+func ExampleNewTransport() {
+	srv := httptest.NewServer(http.HandlerFunc(hello))
+	defer srv.Close()
+	gate := spillway.New()
+	rt, err := httpgate.NewTransport(gate, nil, &httpgate.TransportOptions{FairChance: time.Second})
+	if err != nil {
+		panic(err)
+	}
+
+	res, err := (&http.Client{Transport: rt}).Get(srv.URL)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("in flight", gate.Stats().InFlight)
+	res.Body.Close()
+	fmt.Println("in flight", gate.Stats().InFlight, "leaked", rt.Stats().Leaked)
+	// Output:
+	// in flight 1
+	// in flight 0 leaked 0
+}
+
+func ExampleTransportOptions() {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer srv.Close()
+	o := &httpgate.TransportOptions{
+		Outcome: func(r *http.Request, res *http.Response, err error) spillway.Outcome {
+			if res != nil {
+				// Where a breaker is told for how long to stay away.
+				fmt.Println("leave it alone for", httpgate.RetryAfter(res.Header, time.Now()))
+			}
+			return httpgate.DefaultTransportOutcome(r, res, err)
+		},
+	}
+	gate := spillway.New()
+	res, err := (&http.Client{Transport: httpgate.Transport(gate, nil, o)}).Get(srv.URL)
+	if err != nil {
+		panic(err)
+	}
+	res.Body.Close()
+	fmt.Println("dropped", gate.Stats().Dropped)
+	// Output:
+	// leave it alone for 30s
+	// dropped 1
+}
+
+func ExampleRetryBudget() {
+	budget, err := httpgate.NewRetryBudget(&httpgate.RetryBudgetOptions{MaxTokens: 4})
+	if err != nil {
+		panic(err)
+	}
+	// A client with TransportOptions.Budget does this for each call.
+	for budget.Allow() {
+		fmt.Println("retry with", budget.Tokens(), "tokens")
+		budget.Record(spillway.Failure)
+	}
+	fmt.Println("give up with", budget.Tokens(), "tokens")
+	// Output:
+	// retry with 4 tokens
+	// retry with 3 tokens
+	// give up with 2 tokens
+}
+
+func ExampleHostKey() {
+	for _, address := range []string{"https://API.example:443/a", "https://api.example/b", "http://api.example:8080/"} {
+		r, err := http.NewRequest(http.MethodGet, address, nil)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(httpgate.HostKey(r))
+	}
+	// Output:
+	// api.example
+	// api.example
+	// api.example:8080
+}

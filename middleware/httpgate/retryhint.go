@@ -1,0 +1,48 @@
+package httpgate
+
+import (
+	"net/http"
+	"time"
+)
+
+// RetryAfter returns for how long from now the server asked to be left alone by the Retry-After of h, in seconds or as a
+// date. A date is measured against the Date of h if there is one, so that the clocks need not agree. What is not valid or
+// lies in the past is 0, what is longer than a day is a day.
+//
+// To let a breaker wait for as long as the server asked, tell it before the call ends:
+//
+//	Outcome: func(r *http.Request, res *http.Response, err error) spillway.Outcome {
+//		if res != nil {
+//			now := time.Now()
+//			brk.Hint(now, httpgate.RetryAfter(res.Header, now))
+//		}
+//		return httpgate.DefaultTransportOutcome(r, res, err)
+//	}
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	value := h.Get("Retry-After")
+	if value == "" {
+		return 0
+	}
+	if seconds, ok := digits(value); ok {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter*time.Second)
+}
+
+// digits returns the number that s consists of, or maxRetryAfter if it is greater.
+func digits(s string) (n int, ok bool) {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = min(n*10+int(c-'0'), maxRetryAfter)
+	}
+	return n, true
+}

@@ -1,0 +1,143 @@
+package httpgate
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// Transport returns a RoundTripper that sends a request through base if gate admits it. If base is nil, it is
+// [http.DefaultTransport]; if o is nil, it has the defaults.
+//
+// Transport panics if gate is nil or if a field of o is invalid; [NewTransport] returns the error instead.
+func Transport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) http.RoundTripper {
+	return spillway.Must(NewTransport(gate, base, o))
+}
+
+// A RoundTripper gates the requests of a client. It is made by [NewTransport], and safe for concurrent use.
+//
+// Each attempt is a request of its own: what the client redirects or retries passes the gate again. A request that the
+// gate refuses is not sent; its body is closed, and the error is the *[spillway.Rejection], which the client of net/http
+// wraps together with the URL.
+//
+// A call is in flight until its response is read to the end, closed or broken off, or its context ends. It ends with the
+// header if there is nothing to wait for (a response without a body), if there is no telling how long (a
+// text/event-stream), and if the body can be written to, as after a 101: that one is passed on as it is.
+type RoundTripper struct {
+	gate   *spillway.Gate
+	base   http.RoundTripper
+	o      TransportOptions // no field is nil, except Budget
+	leaked atomic.Int64
+}
+
+// NewTransport returns a RoundTripper in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it has
+// the defaults. The error names what is invalid: a nil gate, or a field of o and its value.
+func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) (*RoundTripper, error) {
+	if gate == nil {
+		return nil, errors.New("httpgate: gate: must be a Gate, got nil")
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &RoundTripper{gate: gate, base: base, o: opts}, nil
+}
+
+// TransportOptions says how a [RoundTripper] sees requests and their answers. The zero TransportOptions consists entirely
+// of defaults. Its functions are called from many goroutines at once, and must not modify what they are given.
+type TransportOptions struct {
+	// Request tells the policies about a request. If Request is nil, the key is [HostKey], and the rest is zero.
+	Request func(r *http.Request) spillway.Request
+
+	// Outcome says how a call went. It is asked once when there is a response (err is nil) or an error (res is nil). If
+	// that was a Success, it is asked once more if the body breaks off, with both.
+	// If Outcome is nil, it is [DefaultTransportOutcome].
+	//
+	// It is also the place to tell a breaker that the server asked to be left alone, see [RetryAfter].
+	Outcome func(r *http.Request, res *http.Response, err error) spillway.Outcome
+
+	// FairChance is how much time a call must have had, when it was admitted, for a passed deadline to be held against the
+	// server. If it had less, the call is Ignored, so that a caller in a hurry cannot trip a breaker for all.
+	// If FairChance is 0, it is 100 ms.
+	FairChance time.Duration
+
+	// AtHeader ends every call when the header of its response is there. What happens to the body then counts no more,
+	// neither as time nor as an outcome.
+	AtHeader bool
+
+	// Budget hears of the outcome of every call, so that it can be asked whether a retry is affordable.
+	// If Budget is nil, nobody hears of it.
+	Budget *RetryBudget
+}
+
+const defaultFairChance = 100 * time.Millisecond
+
+func (o *TransportOptions) withDefaults() (TransportOptions, error) {
+	var out TransportOptions
+	if o != nil {
+		out = *o
+	}
+	if out.FairChance < 0 {
+		return out, fmt.Errorf("httpgate: FairChance: must be at least 0, got %v", out.FairChance)
+	}
+	if out.FairChance == 0 {
+		out.FairChance = defaultFairChance
+	}
+	if out.Request == nil {
+		out.Request = func(r *http.Request) spillway.Request { return spillway.Request{Key: HostKey(r)} }
+	}
+	if out.Outcome == nil {
+		out.Outcome = DefaultTransportOutcome
+	}
+	return out, nil
+}
+
+// TransportStats is a snapshot of what a [RoundTripper] knows beyond what its [spillway.Gate] counts.
+type TransportStats struct {
+	// Leaked counts the responses that nobody closed. Each held its connection and its place in flight until the garbage
+	// collector found it, so it should be 0.
+	Leaked int64
+}
+
+// Stats returns a snapshot of the counts. It may be called at any time.
+func (t *RoundTripper) Stats() TransportStats { return TransportStats{Leaked: t.leaked.Load()} }
+
+// CloseIdleConnections closes the idle connections of the base RoundTripper, if it has a method for that.
+func (t *RoundTripper) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends r through the base RoundTripper if the gate admits it. A request that names no host cannot be sent, so
+// it is not gated: base says what is wrong with it.
+func (t *RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL == nil || r.URL.Host == "" {
+		return t.base.RoundTrip(r) //nolint:wrapcheck // a RoundTripper adds nothing to an error
+	}
+	permit, err := t.gate.Enter(r.Context(), t.o.Request(r))
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	c := &call{t: t, r: r, permit: permit, hurried: t.hurried(r)}
+	defer c.unwind()
+	res, err := t.base.RoundTrip(r)
+	c.answered(res, err) //nolint:contextcheck // the context is that of the request
+	return res, err
+}
+
+// hurried reports whether r has a deadline so close that it says nothing about the server.
+func (t *RoundTripper) hurried(r *http.Request) bool {
+	deadline, ok := r.Context().Deadline()
+	return ok && time.Until(deadline) < t.o.FairChance
+}
