@@ -59,8 +59,9 @@ func calibrate() float64 {
 	used := make([]time.Duration, trials)
 	for i := range used {
 		before := threadCPU()
-		spin(iterations)
+		x := spin(iterations)
 		used[i] = max(threadCPU()-before, 1)
+		runtime.KeepAlive(x)
 	}
 	slices.Sort(used)
 	return iterations / (float64(used[trials/2]) / float64(time.Millisecond))

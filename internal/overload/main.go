@@ -127,7 +127,7 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	o.guards = strings.Split(guards, ",")
 	o.seconds = time.Duration(*seconds * float64(time.Second))
 	o.settle = time.Duration(*settle * float64(time.Second))
-	for _, s := range strings.Split(*loads, ",") {
+	for s := range strings.SplitSeq(*loads, ",") {
 		load, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			return nil, fmt.Errorf("overload: -loads: %q is not a number", s)
@@ -139,8 +139,8 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 
 // The bounds keep a slip of the finger from becoming a flood.
 const (
-	maxLoad    = 50
-	maxSeconds = 10 * time.Minute
+	maxLoad = 50
+	maxTime = 10 * time.Minute
 )
 
 func (o *options) check(c *Config) error {
@@ -157,11 +157,11 @@ func (o *options) check(c *Config) error {
 	if _, err := c.work(o.work); err != nil {
 		return err
 	}
-	if o.seconds <= 0 || o.seconds > maxSeconds {
-		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxSeconds, o.seconds)
+	if o.seconds <= 0 || o.seconds > maxTime {
+		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxTime, o.seconds)
 	}
-	if o.settle < 0 || o.settle > maxSeconds {
-		return fmt.Errorf("overload: -settle: must be 0 to %v, got %v", maxSeconds, o.settle)
+	if o.settle < 0 || o.settle > maxTime {
+		return fmt.Errorf("overload: -settle: must be 0 to %v, got %v", maxTime, o.settle)
 	}
 	if !(o.quota >= 0 && o.quota <= 1) {
 		return fmt.Errorf("overload: -quota: must be 0 to 1, since the server has GOMAXPROCS=1, got %g", o.quota)
@@ -197,6 +197,7 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 }
 
 func (r *runner) all(ctx context.Context, run *Run) (err error) {
+	r.progress.line("this takes about %v", r.duration())
 	r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
 	if r.capacity, err = r.capacityOf(ctx, r.opts.capacityTime); err != nil {
 		return err

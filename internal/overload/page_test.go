@@ -62,5 +62,5 @@ func TestTableShowsTheRun(t *testing.T) {
 	var out bytes.Buffer
 	writeTable(&out, example())
 	require.Contains(t, out.String(), "mine")
-	require.Contains(t, out.String(), "100.0 %")
+	require.Contains(t, out.String(), "100.0%")
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// lineWidth is how much of a line can be rewritten safely: one that wraps could not be.
+const lineWidth = 79
+
 // progress tells a person what is going on: one rewritten line on a terminal, now and then a plain line elsewhere.
 type progress struct {
 	out      io.Writer
@@ -40,6 +43,9 @@ func (p *progress) line(format string, args ...any) {
 func (p *progress) rewrite(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(text) > lineWidth {
+		text = text[:lineWidth]
+	}
 	fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(p.live-len(text), 0)))
 	p.live = len(text)
 }
@@ -91,16 +97,17 @@ func (p *progress) follow(g *guardRun, span Span, done chan struct{}) {
 }
 
 func describe(g *guardRun, span Span, c counts, over time.Duration) string {
-	text := fmt.Sprintf("%-10s %4gx  %5.0f/s sent  goodput %3.0f %%  refused %3.0f %%  timed out %3.0f %%",
-		g.guard, span.Load, float64(c.sent)/over.Seconds(), 100*float64(c.good)/over.Seconds()/g.capacity,
-		100*share(c.refused, c.ended), 100*share(c.timeouts, c.ended))
+	name := fmt.Sprintf("%gx", span.Load)
 	if span.Settle {
-		text += "  (settling)"
+		name = "settle"
 	}
+	text := fmt.Sprintf("%-8s %6s %5.0f/s  goodput %3.0f%%  refused %3.0f%%  timeout %3.0f%%",
+		g.guard, name, float64(c.sent)/over.Seconds(), 100*float64(c.good)/over.Seconds()/g.capacity,
+		100*share(c.refused, c.ended), 100*share(c.timeouts, c.ended))
 	if s, ok := g.process.latest(); ok {
-		text += fmt.Sprintf("  at work %d", s.Running)
+		text += fmt.Sprintf("  inside %d", s.Running)
 		if s.Limit != nil {
-			text += fmt.Sprintf(" of %.0f", *s.Limit)
+			text += fmt.Sprintf("/%.0f", *s.Limit)
 		}
 	}
 	return text

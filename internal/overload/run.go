@@ -25,6 +25,28 @@ type runner struct {
 	capacity float64
 }
 
+// duration is how long the run will take, if every server finds back to health.
+func (r *runner) duration() time.Duration {
+	each := deadline
+	for i := range r.opts.loads {
+		each += r.opts.seconds
+		if r.settles(i) {
+			each += r.opts.settle
+		}
+	}
+	total := capacityWarm + r.opts.capacityTime + time.Duration(len(r.opts.guards))*each
+	if r.opts.recheck {
+		total += capacityWarm + recheckTime
+	}
+	return total.Round(time.Second)
+}
+
+// settles reports whether the i-th load is a step up that does not follow the light load anyway.
+func (r *runner) settles(i int) bool {
+	loads := r.opts.loads
+	return r.opts.settle > 0 && loads[i] > lightLoad && (i == 0 || loads[i-1] > lightLoad)
+}
+
 // capacityOf measures the bare server in a process of its own.
 func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, error) {
 	work, err := r.config.work(r.opts.work)
@@ -64,14 +86,14 @@ type guardRun struct {
 }
 
 func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, error) {
-	g := &guardRun{runner: r, guard: name, rng: rand.New(rand.NewPCG(r.opts.seed, 1))} //nolint:gosec // repeatable, not secret
+	g := &guardRun{runner: r, guard: name, rng: rand.New(rand.NewPCG(r.opts.seed, 1))}
 	g.base = time.Now()
 	if err := g.fresh(ctx); err != nil {
 		return nil, Series{}, err
 	}
 	defer func() { g.retire() }()
 	for i, load := range r.opts.loads {
-		fresh, err := g.settle(ctx, i, load)
+		fresh, err := g.settle(ctx, i)
 		if err != nil {
 			return nil, Series{}, err
 		}
@@ -109,9 +131,9 @@ func (g *guardRun) retire() {
 
 // settle lets the server run at the light load before a step up. If it does not come back to health, a new one takes
 // its place, so that each step is measured and not the one before it.
-func (g *guardRun) settle(ctx context.Context, i int, load float64) (fresh bool, err error) {
+func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
 	d := g.opts.settle
-	if d == 0 || load <= lightLoad || i > 0 && g.opts.loads[i-1] <= lightLoad {
+	if !g.settles(i) {
 		return false, nil
 	}
 	if i == 0 {
