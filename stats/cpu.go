@@ -206,7 +206,7 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 	return usage, ok
 }
 
-// Start begins a steady beat: a goroutine that asks every interval by the real clock, so that Usage is never older than
+// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock, so that Usage is never older than
 // that even if nobody else asks. Starting what is started does nothing. Close ends it.
 func (c *CPU) Start() {
 	c.beat.start(c.interval, func(now time.Time) { c.refresh(now, c.interval/2) })

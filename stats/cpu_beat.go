@@ -22,6 +22,7 @@ func (b *beat) start(interval time.Duration, tick func(now time.Time)) {
 	b.quit, b.done = quit, done
 	go func() {
 		defer close(done)
+		tick(time.Now())
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {

@@ -35,8 +35,9 @@ type SchedSample struct {
 	// an estimate of the mean. All are interpolated within the runtime's buckets, which are up to a quarter wide.
 	// All are 0 if Count is 0.
 	Value, Median, Mean time.Duration
-	// Count is how many waits that were. The Go runtime looks at about one in eight. If it is 0, nothing ended waiting:
-	// the process was idle, or none of its goroutines was let on a processor.
+	// Count is how many waits that were. The Go runtime looks at about one in eight, so there may be few, and Value then is
+	// close to the greatest. If Count is 0, no wait ended: the process was idle, or none of its goroutines was let on a
+	// processor.
 	Count uint64
 	// Time is when the waits were read, and Span the time they cover: the interval, or longer if nobody asked in between.
 	Time time.Time
@@ -123,7 +124,7 @@ func (s *SchedLatency) Ref(now time.Time) *SchedSample {
 	return s.refresh(now, 0)
 }
 
-// Start begins a steady beat: a goroutine that asks every interval by the real clock. Starting what is started does
+// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock. Starting what is started does
 // nothing. Close ends it.
 func (s *SchedLatency) Start() {
 	s.beat.start(s.interval, func(now time.Time) { s.refresh(now, s.interval/2) })
