@@ -6,11 +6,11 @@ import (
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
-// A Counter is an int64 sum that many cores may add to at once. It keeps one cell per stripe, two cache lines apart, so that
-// goroutines on different cores seldom touch the same line.
+// A Counter is an int64 sum that many cores may add to at once. It keeps one cell per stripe, two cache lines apart, so
+// that goroutines on different cores seldom touch the same line.
 //
-// The zero Counter is ready to use and must not be copied after its first use. The first Add allocates the cells (128 bytes
-// each, two to four per GOMAXPROCS, at most 32); no later call allocates. Methods may be called concurrently.
+// The zero Counter is ready to use and must not be copied after its first use. The first Add allocates the cells (128
+// bytes each, two to four per GOMAXPROCS, at most 32); no later call allocates. Methods may be called concurrently.
 type Counter struct {
 	cells atomic.Pointer[[]counterCell]
 }
@@ -29,8 +29,8 @@ func (c *Counter) Add(n int64) {
 	(*cells)[stripe.Index(len(*cells))].n.Add(n)
 }
 
-// Value returns the sum of everything added by calls of Add that had returned when Value was called, and of some, all or none of
-// the calls still running. It reads every cell: meant for snapshots, not for a decision on each request.
+// Value returns the sum of everything added by calls of Add that had returned when Value was called, and of some, all
+// or none of the calls still running. It reads every cell: meant for snapshots, not for a decision on each request.
 func (c *Counter) Value() int64 {
 	cells := c.cells.Load()
 	if cells == nil {

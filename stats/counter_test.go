@@ -4,8 +4,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/spillway-go/spillway/internal/stripe"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/stripe"
 )
 
 func TestCounterAdds(t *testing.T) {

@@ -20,16 +20,17 @@ const (
 	lapMask   = 1<<(64-countBits) - 1
 )
 
-// A Histogram tells quantiles of the durations recorded during the last span of time, within 1.6 % of the true value. It is
-// log-linear, as HdrHistogram is: every power of two is cut into 32 cells of equal width, so that the error is relative, and durations under
-// 64 ns are exact. It rolls like a Window: in buckets that are numbered from the first instant it is asked about, with the time as an
-// argument.
+// A Histogram tells quantiles of the durations recorded during the last span of time, within 1.6 % of the true value.
+// It is log-linear, as HdrHistogram is: every power of two is cut into 32 cells of equal width, so that the error is
+// relative, and durations under 64 ns are exact. It rolls like a Window: in buckets that are numbered from the first
+// instant it is asked about, with the time as an argument.
 //
-// Record costs one compare-and-swap, does not lock and does not allocate. One cell of one bucket counts up to 268 million samples and
-// then stops. Methods may be called concurrently; a sample late for its bucket is dropped, never counted in a newer one.
+// Record costs one compare-and-swap, does not lock and does not allocate. One cell of one bucket counts up to 268
+// million samples and then stops. Methods may be called concurrently; a sample late for its bucket is dropped, never
+// counted in a newer one.
 //
-// Memory is fixed: 256 bytes per bucket and power of two up to Highest, with the number of buckets rounded up to a power of two: about 80 kB with
-// the defaults.
+// Memory is fixed: 256 bytes per bucket and power of two up to Highest, with the number of buckets rounded up to a
+// power of two: about 80 kB with the defaults.
 type Histogram struct {
 	slots
 	buckets int
@@ -41,10 +42,11 @@ type Histogram struct {
 
 // HistogramOptions say how far back a Histogram looks. The zero HistogramOptions are the defaults.
 type HistogramOptions struct {
-	// Span is the length of time that quantiles look back on. If Span is 0, it is 10 seconds. It must be a multiple of Buckets nanoseconds.
+	// Span is the length of time that quantiles look back on. If Span is 0, it is 10 seconds. It must be a multiple of
+	// Buckets nanoseconds.
 	Span time.Duration
-	// Buckets is how many parts Span has, the one being filled included: the oldest part leaves at once when a new one begins.
-	// If Buckets is 0, it is 8. A power of two wastes no memory. At most 65536.
+	// Buckets is how many parts Span has, the one being filled included: the oldest part leaves at once when a new one
+	// begins. If Buckets is 0, it is 8. A power of two wastes no memory. At most 65536.
 	Buckets int
 	// Highest is the longest duration told apart: a longer one counts as Highest. If Highest is 0, it is one hour.
 	Highest time.Duration
@@ -104,8 +106,8 @@ func (h *Histogram) Record(now time.Time, d time.Duration) {
 	for {
 		old := cell.Load()
 		word := lap<<countBits | 1
-		// Each cell says itself which lap it counts, so there is no moment at which a bucket is being emptied: the first
-		// sample of a new lap overwrites the count of an old one.
+		// Each cell says itself which lap it counts, so there is no moment at which a bucket is being emptied: the
+		// first sample of a new lap overwrites the count of an old one.
 		if old != 0 && old>>countBits == lap {
 			if old&countMask == countMask {
 				return
@@ -120,7 +122,8 @@ func (h *Histogram) Record(now time.Time, d time.Duration) {
 	}
 }
 
-// newer reports whether lap a comes after lap b. Laps are compared in a circle of 2^36, half of which is 34 years for a window of 32 ms.
+// newer reports whether lap a comes after lap b. Laps are compared in a circle of 2^36, half of which is 34 years for a
+// window of 32 ms.
 func newer(a, b uint64) bool {
 	return int64((a-b)<<countBits) > 0
 }

@@ -44,8 +44,8 @@ func TestHistogramAgainstModel(t *testing.T) {
 	}
 }
 
-// modelHistogram keeps every sample beside the histogram. A late sample is dropped by the rule of the cells: the cell it would count in
-// counts a later bucket already.
+// modelHistogram keeps every sample beside the histogram. A late sample is dropped by the rule of the cells: the cell
+// it would count in counts a later bucket already.
 type modelHistogram struct {
 	h       *Histogram
 	ring    int64

@@ -21,7 +21,8 @@ func TestHistogramConcurrentRecordsAfterIdle(t *testing.T) {
 	}
 }
 
-// Writers race through time, each at its own pace within the window, so that cells change their lap beside them all the time.
+// Writers race through time, each at its own pace within the window, so that cells change their lap beside them all the
+// time.
 func TestHistogramLosesNothingWhileRolling(t *testing.T) {
 	const writers, steps, n, lag = 8, 1000, 16, 8
 	h := newHistogram(t, &HistogramOptions{Span: n * 10, Buckets: n, Highest: 63})

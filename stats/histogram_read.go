@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// Quantile returns the duration that the fraction q of the samples in the window does not exceed, by nearest rank: 0.99 for p99, 0 for the least,
-// 1 for the greatest. It is within 1.6 % of the true value, and 0 without samples. A q outside [0, 1] counts as the nearer end, and NaN as 0.
+// Quantile returns the duration that the fraction q of the samples in the window does not exceed, by nearest rank: 0.99
+// for p99, 0 for the least, 1 for the greatest. It is within 1.6 % of the true value, and 0 without samples. A q
+// outside [0, 1] counts as the nearer end, and NaN as 0.
 //
-// Reading takes some microseconds, more than Record by far. Samples recorded meanwhile may count or not. It does not allocate.
+// Reading takes some microseconds, more than Record by far. Samples recorded meanwhile may count or not. It does not
+// allocate.
 func (h *Histogram) Quantile(now time.Time, q float64) time.Duration {
 	var counts [maxCells]int64
 	return h.quantile(&counts, h.collect(now, &counts), q)
 }
 
-// Quantiles returns one Quantile for each of qs, in the same order, all from the same samples. Reading several at once costs hardly more than one.
+// Quantiles returns one Quantile for each of qs, in the same order, all from the same samples. Reading several at once
+// costs hardly more than one.
 func (h *Histogram) Quantiles(now time.Time, qs ...float64) []time.Duration {
 	var counts [maxCells]int64
 	total := h.collect(now, &counts)

@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// A Window keeps what was recorded during the last span of time, in buckets of equal length. It rolls by the time that its callers
-// pass: there is no clock, no ticker and no goroutine in it.
+// A Window keeps what was recorded during the last span of time, in buckets of equal length. It rolls by the time that
+// its callers pass: there is no clock, no ticker and no goroutine in it.
 //
-// Buckets are aligned to the first instant that a Window is asked about, and numbered from it. A sample goes to the bucket of its own
-// instant, after any idle gap and however late it comes: one that comes after its bucket left the window is dropped, and never
-// counted in a newer bucket. A sample from before the first instant counts like any other. Times should come from one clock; a
-// sample far in the future takes the place of current buckets until that time comes.
+// Buckets are aligned to the first instant that a Window is asked about, and numbered from it. A sample goes to the
+// bucket of its own instant, after any idle gap and however late it comes: one that comes after its bucket left the
+// window is dropped, and never counted in a newer bucket. A sample from before the first instant counts like any other.
+// Times should come from one clock; a sample far in the future takes the place of current buckets until that time
+// comes.
 //
-// Add does not lock. It allocates 128 bytes when a bucket begins, and nothing otherwise. Methods may be called concurrently, and no
-// sample is lost when many callers meet a new bucket.
+// Add does not lock. It allocates 128 bytes when a bucket begins, and nothing otherwise. Methods may be called
+// concurrently, and no sample is lost when many callers meet a new bucket.
 //
-// A Window of outcomes can record 1 for a failure and 0 for a success: then Count is how many there were, and Sum how many failed.
+// A Window of outcomes can record 1 for a failure and 0 for a success: then Count is how many there were, and Sum how
+// many failed.
 type Window struct {
 	slots
 	buckets int
@@ -25,8 +27,9 @@ type Window struct {
 	ring    []atomic.Pointer[bucket]
 }
 
-// bucket collects the samples of one slot, and of that slot only: when the slot leaves the window, the ring forgets the bucket and a writer
-// that still holds it does no harm. That is why buckets are not reused. It fills 128 bytes, so no two share a cache line.
+// bucket collects the samples of one slot, and of that slot only: when the slot leaves the window, the ring forgets the
+// bucket and a writer that still holds it does no harm. That is why buckets are not reused. It fills 128 bytes, so no
+// two share a cache line.
 type bucket struct {
 	slot  int64
 	start time.Duration // since the base
@@ -37,8 +40,8 @@ type bucket struct {
 	_     [128 - 6*8]byte
 }
 
-// NewWindow returns a Window over the last span, cut into the given number of buckets, the one being filled included. Buckets must be
-// in [1, 65536], and span a positive multiple of it in nanoseconds.
+// NewWindow returns a Window over the last span, cut into the given number of buckets, the one being filled included.
+// Buckets must be in [1, 65536], and span a positive multiple of it in nanoseconds.
 func NewWindow(span time.Duration, buckets int) (*Window, error) {
 	if buckets < 1 || buckets > maxBuckets {
 		return nil, fmt.Errorf("stats: Window: buckets must be at least 1 and at most %d, got %d", maxBuckets, buckets)
@@ -118,7 +121,8 @@ func (w *Window) newBucket(slot, v int64) *bucket {
 	return b
 }
 
-// advance makes b the newest bucket unless there is a newer one. Slots before the base stay out, so that since-b.start cannot overflow.
+// advance makes b the newest bucket unless there is a newer one. Slots before the base stay out, so that since-b.start
+// cannot overflow.
 func (w *Window) advance(b *bucket) {
 	for b.slot >= 0 {
 		newest := w.newest.Load()

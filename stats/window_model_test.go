@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modelWindow keeps every sample for ever and filters when asked. It knows the ring only by the rule which sample comes too late: one whose
-// place has been taken by a later bucket.
+// modelWindow keeps every sample for ever and filters when asked. It knows the ring only by the rule which sample comes
+// too late: one whose place has been taken by a later bucket.
 type modelWindow struct {
 	bucket  time.Duration
 	n, ring int64

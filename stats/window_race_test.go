@@ -27,8 +27,9 @@ func together(n int, f func(i int)) {
 	done.Wait()
 }
 
-// lockstep runs f in two goroutines for each round, both at the same nanoseconds as far as the machine has two processors: they meet
-// by spinning, because a goroutine that must be woken comes too late for a race of a few instructions.
+// lockstep runs f in two goroutines for each round, both at the same nanoseconds as far as the machine has two
+// processors: they meet by spinning, because a goroutine that must be woken comes too late for a race of a few
+// instructions.
 func lockstep(rounds int, f func(worker, round int)) {
 	var arrived atomic.Int64
 	together(2, func(worker int) {
@@ -87,8 +88,8 @@ func TestWindowConcurrentFirstWriters(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// Writers race through time, each at its own pace within the window, so that rollovers happen beside them all the time. Nothing may be lost,
-// and nothing counted twice or in a wrong bucket.
+// Writers race through time, each at its own pace within the window, so that rollovers happen beside them all the time.
+// Nothing may be lost, and nothing counted twice or in a wrong bucket.
 func TestWindowLosesNothingWhileRolling(t *testing.T) {
 	const writers, steps, n, lag = 8, 2000, 64, 16
 	w := newWindow(t, 10, n)

@@ -9,17 +9,17 @@ import (
 // maxBuckets bounds the ring of a Window or Histogram.
 const maxBuckets = 1 << 16
 
-// slots cuts time into numbered spans of equal length. The number counts from a base, the first instant anyone asked about, and
-// depends on nothing else: not on when the last call came, nor on how long nobody called. Instants before the base have
-// negative numbers.
+// slots cuts time into numbered spans of equal length. The number counts from a base, the first instant anyone asked
+// about, and depends on nothing else: not on when the last call came, nor on how long nobody called. Instants before
+// the base have negative numbers.
 type slots struct {
 	span time.Duration
 	base atomic.Pointer[time.Time]
 	last atomic.Int64 // a slot seen lately, never negative, tried first because a multiplication is cheaper than a division
 }
 
-// at returns the number of the slot that holds now. The result of Sub is monotonic where both times have that reading. It saturates
-// at ±292 years, which lands in the first or last slot there is.
+// at returns the number of the slot that holds now. The result of Sub is monotonic where both times have that reading.
+// It saturates at ±292 years, which lands in the first or last slot there is.
 func (s *slots) at(now time.Time) int64 {
 	base := s.base.Load()
 	if base == nil {

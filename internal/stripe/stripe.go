@@ -7,9 +7,9 @@
 //	c.admitted.Add(1)
 //
 // Go does not tell which core runs the caller, so the stripe follows the goroutine: its number is a hash of the address
-// of the goroutine's stack. That costs about one nanosecond, needs no shared state, and stays the same from one call to the
-// next for nearly every goroutine, which keeps the stripe in that core's cache. Measured against it, a token kept in a
-// sync.Pool doubles the cost of an add, and a random stripe is slower than a single shared counter as soon as two
+// of the goroutine's stack. That costs about one nanosecond, needs no shared state, and stays the same from one call to
+// the next for nearly every goroutine, which keeps the stripe in that core's cache. Measured against it, a token kept
+// in a sync.Pool doubles the cost of an add, and a random stripe is slower than a single shared counter as soon as two
 // cores run.
 package stripe
 
@@ -25,8 +25,8 @@ const Size = 128
 const maxCount = 32
 
 // Count returns how many stripes suit this process: a power of two, at least twice GOMAXPROCS so that two running
-// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when something
-// is built, not per operation.
+// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when
+// something is built, not per operation.
 func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
@@ -43,13 +43,14 @@ func countFor(procs int) int {
 }
 
 // Index returns the stripe of the calling goroutine, in [0, n). n must be a power of two. Two goroutines may share a
-// stripe, and a goroutine may change its stripe when its stack grows or spans more than 2 KiB, so a stripe is a hint for
-// speed and never an identity: what it holds must be updated atomically, and what one stripe gains another may lose.
+// stripe, and a goroutine may change its stripe when its stack grows or spans more than 2 KiB, so a stripe is a hint
+// for speed and never an identity: what it holds must be updated atomically, and what one stripe gains another may
+// lose.
 func Index(n int) int {
 	var here byte
 	// The smallest stack is 2 KiB, so the address above its 11 lowest bits names the stack rather than the depth of the
-	// call. The pointer is used as a number only. The multiplier is 2^64 divided by the golden ratio: it spreads addresses
-	// that differ by a constant step, as stacks do.
+	// call. The pointer is used as a number only. The multiplier is 2^64 divided by the golden ratio: it spreads
+	// addresses that differ by a constant step, as stacks do.
 	h := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B97F4A7C15
 	return int(h>>32) & (n - 1)
 }
