@@ -51,21 +51,20 @@ func schedule(rng *rand.Rand, rate float64, d time.Duration) []time.Duration {
 	}
 }
 
-// tally counts requests while a run goes on.
+// A tally counts the requests of one stretch while it goes on.
 type tally struct{ sent, ended, good, refused, timeouts atomic.Int64 }
 
 // A generator sends requests at times fixed beforehand, whether or not earlier ones have been answered.
 type generator struct {
 	client *client
 	base   time.Time // sample times count from here
-	counts tally
 	open   atomic.Int64
 	wg     sync.WaitGroup
 }
 
 // run sends one request at from+t for each t of times. It returns when the last one is sent; the samples are complete
-// only after wait.
-func (g *generator) run(ctx context.Context, from time.Duration, times []time.Duration) []sample {
+// and t are complete only after wait.
+func (g *generator) run(ctx context.Context, from time.Duration, times []time.Duration, t *tally) []sample {
 	samples := make([]sample, len(times))
 	for i := range samples {
 		at := from + times[i]
@@ -74,19 +73,19 @@ func (g *generator) run(ctx context.Context, from time.Duration, times []time.Du
 		}
 		s := &samples[i]
 		s.at = at
-		g.counts.sent.Add(1)
+		t.sent.Add(1)
 		if g.open.Load() >= maxInFlight {
 			s.kind = unsent
-			g.counts.ended.Add(1)
+			t.ended.Add(1)
 			continue
 		}
 		g.open.Add(1)
-		g.wg.Go(func() { g.one(s) })
+		g.wg.Go(func() { g.one(s, t) })
 	}
 	return samples
 }
 
-func (g *generator) one(s *sample) {
+func (g *generator) one(s *sample, t *tally) {
 	intended := g.base.Add(s.at)
 	s.lag = time.Since(intended)
 	status, err := g.client.do(intended.Add(deadline))
@@ -95,13 +94,13 @@ func (g *generator) one(s *sample) {
 	g.open.Add(-1)
 	switch {
 	case s.good():
-		g.counts.good.Add(1)
+		t.good.Add(1)
 	case s.kind == refused:
-		g.counts.refused.Add(1)
+		t.refused.Add(1)
 	case s.kind == timeout:
-		g.counts.timeouts.Add(1)
+		t.timeouts.Add(1)
 	}
-	g.counts.ended.Add(1)
+	t.ended.Add(1)
 }
 
 func kindOf(status int, err error) kind {

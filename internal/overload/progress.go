@@ -58,13 +58,12 @@ func (p *progress) clear() {
 }
 
 // watch follows a stretch until the returned function is called, which says how it went.
-func (p *progress) watch(g *guardRun, span Span) (stop func()) {
+func (p *progress) watch(g *guardRun, span Span, t *tally) (stop func()) {
 	var wg sync.WaitGroup
 	done := make(chan struct{})
-	first := g.gen.counts.read()
 	start := time.Now()
 	if p.terminal {
-		wg.Go(func() { p.follow(g, span, done) })
+		wg.Go(func() { p.follow(g, span, t, done) })
 	}
 	return func() {
 		close(done)
@@ -72,11 +71,11 @@ func (p *progress) watch(g *guardRun, span Span) (stop func()) {
 		if span.Settle {
 			return
 		}
-		p.line("%s", describe(g, span, g.gen.counts.read().minus(first), time.Since(start)))
+		p.line("%s", describe(g, span, t.read(), time.Since(start)))
 	}
 }
 
-func (p *progress) follow(g *guardRun, span Span, done chan struct{}) {
+func (p *progress) follow(g *guardRun, span Span, t *tally, done chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	const back = 5 // beats over which the rates are taken: one second
@@ -86,7 +85,7 @@ func (p *progress) follow(g *guardRun, span Span, done chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			last = append(last, g.gen.counts.read())
+			last = append(last, t.read())
 			if n := len(last); n > 1 {
 				from := max(n-1-back, 0)
 				over := time.Duration(n-1-from) * 200 * time.Millisecond

@@ -12,7 +12,7 @@ const (
 	capacityTime = 3 * time.Second // while it is counted
 	recheckTime  = 2 * time.Second // when it is counted again at the end
 	healthyShare = 0.8             // of the light load answered in time: then the next step may begin
-	maxSettles   = 2               // how often to wait for that before a new server is taken
+	maxSettles   = 1               // how often to wait for that before a new server is taken
 )
 
 // A runner carries out one Run.
@@ -25,16 +25,21 @@ type runner struct {
 	capacity float64
 }
 
-// duration is how long the run will take, if every server finds back to health.
+// duration is how long the run will take, if every server but the bare one finds back to health.
 func (r *runner) duration() time.Duration {
-	each := deadline
-	for i := range r.opts.loads {
-		each += r.opts.seconds
-		if r.settles(i) {
-			each += r.opts.settle
+	total := capacityWarm + r.opts.capacityTime
+	for _, guard := range r.opts.guards {
+		total += deadline
+		for i := range r.opts.loads {
+			total += r.opts.seconds
+			if r.settles(i) {
+				total += r.opts.settle
+			}
+			if guard == "none" && r.settles(i) && i > 0 && r.opts.loads[i-1] > 1 {
+				total += deadline + maxSettles*r.opts.settle // it will not have found back
+			}
 		}
 	}
-	total := capacityWarm + r.opts.capacityTime + time.Duration(len(r.opts.guards))*each
 	if r.opts.recheck {
 		total += capacityWarm + recheckTime
 	}
@@ -97,7 +102,7 @@ func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, erro
 		if err != nil {
 			return nil, Series{}, err
 		}
-		g.load(ctx, load, r.opts.seconds, fresh)
+		g.stretch(ctx, load, r.opts.seconds, Span{Fresh: fresh})
 	}
 	g.gen.wait()
 	g.retire()
@@ -155,30 +160,26 @@ func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
 // light runs the light load for d and returns which share of its last half was answered in time.
 func (g *guardRun) light(ctx context.Context, d time.Duration) float64 {
 	g.stretch(ctx, lightLoad, d/2, Span{Settle: true})
-	sent, good := g.gen.counts.sent.Load(), g.gen.counts.good.Load()
-	g.stretch(ctx, lightLoad, d-d/2, Span{Settle: true})
-	sent, good = g.gen.counts.sent.Load()-sent, g.gen.counts.good.Load()-good
-	if sent == 0 {
+	last := g.stretch(ctx, lightLoad, d-d/2, Span{Settle: true})
+	if last.sent == 0 {
 		return 1
 	}
-	return float64(good) / float64(sent)
+	return float64(last.good) / float64(last.sent)
 }
 
-func (g *guardRun) load(ctx context.Context, load float64, d time.Duration, fresh bool) {
-	g.stretch(ctx, load, d, Span{Fresh: fresh})
-}
-
-// stretch runs one constant load for d.
-func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) {
+// stretch runs one constant load for d and returns what has come of it by then.
+func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) counts {
 	from, to := g.now, g.now+d
 	g.now = to
 	span.Load, span.Start, span.End = load, from.Seconds(), to.Seconds()
 	times := schedule(g.rng, load*g.capacity, d)
-	stop := g.progress.watch(g, span)
-	samples := g.gen.run(ctx, from, times)
+	t := &tally{}
+	stop := g.progress.watch(g, span, t)
+	samples := g.gen.run(ctx, from, times, t)
 	sleepUntil(ctx, g.base.Add(to))
 	stop()
 	g.stretches = append(g.stretches, &stretch{Span: span, from: from, to: to, samples: samples})
+	return t.read()
 }
 
 // reduce turns what was recorded into figures. It must run after the last request has ended.
