@@ -22,8 +22,17 @@ func BenchmarkTwoClocks(b *testing.B) {
 	}
 }
 
+// begin makes now the time at which p begins, and returns a time well inside its first bucket.
+func begin(p spillway.Policy) time.Time {
+	r := spillway.Request{Arrived: time.Now()}
+	if t, err := p.Admit(context.Background(), r); err == nil {
+		p.Done(r, t, spillway.Result{Outcome: spillway.Ignored})
+	}
+	return r.Arrived.Add(time.Millisecond)
+}
+
 func benchPolicy(b *testing.B, p spillway.Policy, outcome spillway.Outcome) {
-	ctx, start := context.Background(), time.Now()
+	ctx, start := context.Background(), begin(p)
 	r, res := spillway.Request{Arrived: start}, spillway.Result{Outcome: outcome, Latency: 100}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -34,7 +43,7 @@ func benchPolicy(b *testing.B, p spillway.Policy, outcome spillway.Outcome) {
 }
 
 func benchPolicyParallel(b *testing.B, p spillway.Policy, goroutines int) {
-	ctx, start := context.Background(), time.Now()
+	ctx, start := context.Background(), begin(p)
 	b.ReportAllocs()
 	b.SetParallelism(goroutines)
 	b.RunParallel(func(pb *testing.PB) {
@@ -107,3 +116,49 @@ func BenchmarkBreakerOpen(b *testing.B) { benchPolicy(b, openBreaker(b), spillwa
 func BenchmarkBreakerOpenParallel(b *testing.B) { benchPolicyParallel(b, openBreaker(b), 1) }
 
 func BenchmarkBreakerOpenGate(b *testing.B) { benchGate(b, openBreaker(b)) }
+
+func BenchmarkThrottle(b *testing.B) { benchPolicy(b, newThrottle(b, nil), spillway.Success) }
+
+func BenchmarkThrottleParallel(b *testing.B) { benchPolicyParallel(b, newThrottle(b, nil), 1) }
+
+func BenchmarkThrottle8x(b *testing.B) { benchPolicyParallel(b, newThrottle(b, nil), 8) }
+
+// BenchmarkThrottleFailing is with nine of ten requests refused and the rest failed.
+func BenchmarkThrottleFailing(b *testing.B) { benchPolicy(b, newThrottle(b, nil), spillway.Failure) }
+
+func BenchmarkThrottleGate(b *testing.B) { benchGate(b, newThrottle(b, nil)) }
+
+func BenchmarkRegistry(b *testing.B) {
+	r := newRegistry(b, nil)
+	keys := [...]string{"api.example.com", "db.example.com", "cache.example.com", "auth.example.com"}
+	ctx, start, i := context.Background(), time.Now(), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		i++
+		req := spillway.Request{Key: keys[i%len(keys)], Arrived: start}
+		if t, err := r.Admit(ctx, req); err == nil {
+			r.Done(req, t, spillway.Result{Outcome: spillway.Success, Latency: 100})
+		}
+	}
+}
+
+// BenchmarkRegistryFlood is with keys that never come again.
+func BenchmarkRegistryFlood(b *testing.B) {
+	r := newRegistry(b, &breaker.RegistryOptions{MaxKeys: 64})
+	ctx, start := context.Background(), time.Now()
+	var key [8]byte
+	keys := make([]string, 4096)
+	for i := range keys {
+		key[i%8]++
+		keys[i] = string(key[:])
+	}
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		i++
+		req := spillway.Request{Key: keys[i%len(keys)], Arrived: start}
+		if t, err := r.Admit(ctx, req); err == nil {
+			r.Done(req, t, spillway.Result{Outcome: spillway.Success, Latency: 100})
+		}
+	}
+}

@@ -96,9 +96,7 @@ func (b *Breaker) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 }
 
 func (b *Breaker) begin(p *phase, now instant) spillway.Ticket {
-	slot := b.ring.slot(now)
-	b.ring.begin(slot)
-	return ticket(p.gen, slot)
+	return ticket(p.gen, b.ring.begin(now))
 }
 
 // admit is Admit unless the Breaker is simply closed.
@@ -153,11 +151,9 @@ func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 		b.done(p, now, t, res)
 		return
 	}
-	if slot := b.ring.slot(now); uint32(slot) == uint32(t) && b.ring.holds(slot) { // it began in the slot in which it ends
-		b.ring.cell(slot).word.Add(quickSuccess)
-	} else {
+	if !b.ring.succeed(now, uint32(t)) {
 		b.ring.finish(b.startOf(t))
-		b.ring.add(slot, 0)
+		b.ring.add(b.ring.slot(now), 0)
 	}
 	if b.streak.Load() != 0 {
 		b.streak.Store(0)

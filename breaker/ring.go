@@ -143,10 +143,31 @@ func (g *ring) cell(slot int64) *cell {
 	return &g.cells[int64(stripe.Index(g.stripes))*g.size+slot&(g.size-1)]
 }
 
-// begin counts a call in flight since slot.
-func (g *ring) begin(slot int64) { g.addInFlight(slot, 1) }
+// begin counts a call in flight since i and returns its slot.
+func (g *ring) begin(i instant) int64 {
+	newest := g.newest.Load()
+	if into := i - instant(newest-1)*g.span; 0 < into && into <= g.span {
+		g.cell(newest).word.Add(oneInFlight)
+		return newest
+	}
+	slot := g.slot(i)
+	g.addInFlight(slot, 1)
+	return slot
+}
 
-// end counts it no more.
+// succeed ends a quick success at i if it began in the slot in which it ends, whose lower bits are low, and reports
+// whether it did. This is begin and succeed for nearly all calls: two additions.
+func (g *ring) succeed(i instant, low uint32) bool {
+	newest := g.newest.Load()
+	into := i - instant(newest-1)*g.span
+	if into <= 0 || into > g.span || uint32(newest) != low {
+		return false
+	}
+	g.cell(newest).word.Add(quickSuccess)
+	return true
+}
+
+// finish counts a call that began in slot no more.
 func (g *ring) finish(slot int64) { g.addInFlight(slot, -1) }
 
 func (g *ring) addInFlight(slot, n int64) {

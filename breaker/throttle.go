@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/internal/stripe"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -41,10 +40,7 @@ type Throttle struct {
 	streakAt  atomic.Int64 // instant of the first of them
 	lastCall  atomic.Int64 // instant of the last call let through while active
 	gen       atomic.Uint32
-	_         [stripe.Size]byte
-	inFlight  atomic.Int64
-	_         [stripe.Size - 8]byte
-	chance    atomic.Uint64
+	inFlight  stats.Counter
 
 	refused    stats.Counter
 	probes     atomic.Int64
@@ -68,7 +64,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	}
 	t := &Throttle{rejection: spillway.Rejection{Policy: throttleName, Reason: ReasonThrottled}}
 	t.trail.init(instant(opts.Window)/instant(opts.Buckets), int64(opts.Buckets))
-	t.chance.Store(opts.Seed)
+	t.trail.chance.Store(opts.Seed)
 	t.opts.Store(&opts)
 	t.lastCall.Store(int64(longAgo))
 	return t, nil
@@ -102,7 +98,7 @@ func (t *Throttle) odds(o *ThrottleOptions, n int64) float64 {
 	if refusalOdds(n, a, o.K) == 0 {
 		return 0
 	}
-	n -= min(max(t.inFlight.Load(), 0), t.trail.recent())
+	n -= min(max(t.inFlight.Value(), 0), t.trail.recent())
 	if n < int64(o.MinRequests) {
 		return 0
 	}
@@ -135,7 +131,7 @@ func (t *Throttle) mayPass(o *ThrottleOptions, now instant, odds float64) bool {
 
 // random returns the next number of a splitmix64 sequence, in [0, 1). It is one atomic addition: no lock, no allocation.
 func (t *Throttle) random() float64 {
-	z := t.chance.Add(0x9E3779B97F4A7C15)
+	z := t.trail.chance.Add(0x9E3779B97F4A7C15)
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 	z = (z ^ z>>27) * 0x94D049BB133111EB
 	return float64((z^z>>31)>>11) / (1 << 53)
@@ -245,7 +241,7 @@ func (t *Throttle) Stats() ThrottleStats { return t.StatsAt(time.Now()) }
 // StatsAt is [Throttle.Stats] at a given time. It changes nothing.
 func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
 	s := ThrottleStats{
-		InFlight: t.inFlight.Load(), Refused: t.refused.Value(),
+		InFlight: t.inFlight.Value(), Refused: t.refused.Value(),
 		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
 	}
 	if t.base.time.Load() == nil {

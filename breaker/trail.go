@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/stripe"
 )
 
 // A trail counts requests and accepts over a window. It keeps running totals, and for each slot what they were when it
@@ -20,9 +21,10 @@ type trail struct {
 	second atomic.Int64
 	mu     sync.Mutex // guards marks; taken to move on
 	marks  []mark     // [slot modulo slots]
-	_      [64]byte
-	total  mark
-	_      [64]byte
+	_      [stripe.Size]byte
+	total  mark          // what every request writes is one cache line
+	chance atomic.Uint64 // state of the sequence of random numbers
+	_      [stripe.Size]byte
 }
 
 // A mark is a pair of totals.
