@@ -1,7 +1,8 @@
 // Testlog reads what go test -json wrote.
 //
 //	testlog failures FILE...              prints what failed tests, failed builds and non-JSON lines said
-//	testlog skips [-allow REGEXP] FILE... prints the tests that skipped and passed in no file; exits 1 if there are any
+//	testlog skips [-allow REGEXP] FILE... prints the tests that skipped and passed in no file; exits 1 if there is one whose
+//	                                      "package test: what it said" does not match
 //	testlog summary FILE...               prints the go command's own line of each package
 package main
 
@@ -113,8 +114,7 @@ func skips(events []event, allow *regexp.Regexp) {
 		if passed[name] {
 			continue
 		}
-		if allow.MatchString(name) {
-			fmt.Printf("skipped, as it may: %s\n", name)
+		if allow.MatchString(name + ": " + strings.Join(strings.Fields(said[name]), " ")) {
 			continue
 		}
 		bad = true
