@@ -151,16 +151,16 @@ func (c *CPU) measure(next *CPUSample, r *CPUReading, at time.Time) {
 		usage, ok = c.compare(&fresh, r.Levels, at)
 	}
 	c.baseAt = at
-	next.Source, next.Err = r.Source, nil
+	next.Err = nil
 	switch {
 	case ok && span > 0:
-		fresh.Source, fresh.Err = next.Source, nil
+		fresh.Source, fresh.Err = r.Source, nil
 		fresh.Usage, fresh.Span, fresh.Time = min(usage, 1), span, at
 		fresh.Samples++
 		fresh.Smoothed = c.smooth(&fresh, span)
 		*next = fresh
 	case next.Samples == 0:
-		next.Limit, next.Err = fresh.Limit, ErrNoReading
+		next.Source, next.Limit, next.Err = r.Source, fresh.Limit, ErrNoReading
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 		base, known := c.base[l.Name]
 		c.base[l.Name] = cpuBase{level: l, at: at}
 		span := at.Sub(base.at)
-		if !known || l.Used < base.level.Used || span <= 0 || !base.at.Equal(c.baseAt) {
+		if !known || l.Used < base.level.Used || span <= 0 {
 			continue
 		}
 		u := float64(l.Used-base.level.Used) / (float64(span) * l.Limit)
@@ -206,8 +206,8 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 	return usage, ok
 }
 
-// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock, so that Usage is never older than
-// that even if nobody else asks. Starting what is started does nothing. Close ends it.
+// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock, so that Usage is never
+// older than that even if nobody else asks. Starting what is started does nothing. Close ends it.
 func (c *CPU) Start() {
 	c.beat.start(c.interval, func(now time.Time) { c.refresh(now, c.interval/2) })
 }
