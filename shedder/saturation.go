@@ -11,7 +11,8 @@ const (
 	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
 	growingFor  = time.Second            // how long it has to grow beyond the room
 	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
-	probeStep   = 1.25                   // how much further the first probe opens the limit, and each more than the last
+	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
+	probeStep   = 1.5                    // how much further the first probe opens the limit, and each more than the last
 	probeMost   = 2                      // how much further a probe opens the limit at most
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
 	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
@@ -29,6 +30,7 @@ type saturation struct {
 	gain   float64 // what the room is multiplied by
 
 	grown    time.Time // since when in flight has been growing beyond the room; zero if it is not
+	from     int64     // in flight then
 	mark     time.Time // the last comparison, by the end of a closed bucket
 	inFlight int64     // at mark
 	answered int64     // at mark
@@ -57,19 +59,22 @@ func (s *saturation) watch(r *reading, room float64) {
 		return
 	}
 	if s.grown.IsZero() {
-		s.grown = r.now
+		s.grown, s.from = r.now, r.inFlight
 		s.compareFrom(r)
 		return
 	}
 	if r.upTo.Sub(s.mark) >= growingFor/4 {
 		if float64(r.inFlight-s.inFlight) <= growing*float64(r.answered-s.answered) {
-			s.grown = r.now // what is inside grows no more: it is slow, and keeps up
+			s.grown, s.from = r.now, r.inFlight // what is inside grows no more: it is slow, and keeps up
 		}
 		s.compareFrom(r)
 	}
-	// What turned slow piles up for as long as it takes, and no longer.
+	// What turned slow piles up for as long as it takes, and no longer; then Little's law holds of it again.
 	patience := max(growingFor, r.latency*9/8+growingFor/4)
-	if r.now.Sub(s.grown) >= patience || float64(r.inFlight) > bursting*math.Max(room, r.steady*r.latency.Seconds()) {
+	since, usual := r.now.Sub(s.grown), r.steady*r.latency.Seconds()
+	grown := since >= patience && float64(r.inFlight-s.from) >= math.Max(room, float64(s.from)) &&
+		(float64(r.inFlight) >= unusual*usual || since >= 5*patience)
+	if grown || float64(r.inFlight) > bursting*math.Max(room, usual) {
 		*s = saturation{active: true, room: room, gain: 1, refused: r.now}
 		s.compareFrom(r)
 	}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"math"
+	"time"
+)
+
+// A task is a goroutine that wants CPU.
+type task struct {
+	left  time.Duration // CPU it still wants
+	slice time.Duration // what it takes before it yields
+	since time.Duration // when it became runnable
+	done  func()
+}
+
+// processors are the cores of a host with one queue of runnable goroutines, as the Go scheduler gives them turns.
+type processors struct {
+	e         *engine
+	cores     int
+	idle      int
+	queue     []*task // a ring would be faster; head makes popping cheap
+	head      int
+	speed     float64       // of a core, 1 is normal; less when a neighbour takes its share
+	stopped   time.Duration // until when no core runs: a pause, or a quota that is used up
+	resuming  bool
+	used      time.Duration // CPU time in all
+	quota     float64       // CPUs; 0 is none
+	period    time.Duration
+	inPeriod  time.Duration // CPU time used in this period
+	periodEnd time.Duration
+	periods   uint64
+	throttles uint64
+	throttled time.Duration
+	waits     waits
+}
+
+// add makes a goroutine runnable that wants d of CPU and then does done.
+func (p *processors) add(d, slice time.Duration, done func()) {
+	p.queue = append(p.queue, &task{left: d, slice: slice, since: p.e.now, done: done})
+	p.dispatch()
+}
+
+// dispatch gives idle cores to those who wait.
+func (p *processors) dispatch() {
+	for p.idle > 0 && p.head < len(p.queue) {
+		if p.blocked() {
+			return
+		}
+		t := p.queue[p.head]
+		p.queue[p.head] = nil
+		if p.head++; p.head > 1024 && p.head*2 > len(p.queue) {
+			p.queue = append(p.queue[:0], p.queue[p.head:]...)
+			p.head = 0
+		}
+		p.idle--
+		p.waits.record(p.e.now - t.since)
+		p.run(t)
+	}
+}
+
+// run gives t one slice.
+func (p *processors) run(t *task) {
+	cpu := min(t.left, t.slice)
+	p.inPeriod += cpu
+	p.e.after(time.Duration(float64(cpu)/p.speed), func() {
+		p.used += cpu
+		p.idle++
+		if t.left -= cpu; t.left > 0 {
+			t.since = p.e.now
+			p.queue = append(p.queue, t)
+		} else {
+			t.done()
+		}
+		p.dispatch()
+	})
+}
+
+// blocked reports whether no core may run now, and plans to go on when one may.
+func (p *processors) blocked() bool {
+	p.roll()
+	if p.quota > 0 && p.inPeriod >= time.Duration(p.quota*float64(p.period)) && p.stopped < p.periodEnd {
+		p.throttles++
+		p.throttled += p.periodEnd - p.e.now
+		p.stopped = p.periodEnd
+	}
+	if p.e.now >= p.stopped {
+		return false
+	}
+	if !p.resuming {
+		p.resuming = true
+		p.e.at(p.stopped, func() {
+			p.resuming = false
+			p.dispatch()
+		})
+	}
+	return true
+}
+
+// roll begins the quota's next period if it is time. What was used beyond the quota is owed.
+func (p *processors) roll() {
+	if p.quota == 0 || p.e.now < p.periodEnd {
+		return
+	}
+	n := (p.e.now-p.periodEnd)/p.period + 1
+	p.periods += uint64(n)
+	p.periodEnd += n * p.period
+	p.inPeriod = max(0, p.inPeriod-time.Duration(n)*time.Duration(p.quota*float64(p.period)))
+}
+
+// stop keeps all cores from starting anything for d, as a pause of the garbage collector does.
+func (p *processors) stop(d time.Duration) { p.stopped = max(p.stopped, p.e.now+d) }
+
+// capacity is how many CPUs there are to use.
+func (p *processors) capacity() float64 {
+	c := float64(p.cores)
+	if p.quota > 0 {
+		c = math.Min(c, p.quota)
+	}
+	return c
+}

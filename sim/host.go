@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"math"
+	"runtime/metrics"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// A Host is one simulated process: its processors and its sensors. It is made by [Run] for each gate.
+type Host struct {
+	e     *engine
+	p     processors
+	pools map[string]*slots
+	gate  *spillway.Gate
+	cpu   *stats.CPU
+	sched *stats.SchedLatency
+}
+
+func newHost(e *engine, m *Machine) *Host {
+	h := &Host{e: e, pools: map[string]*slots{}}
+	h.p = processors{e: e, cores: m.Cores, idle: m.Cores, speed: 1, quota: m.Quota, period: m.QuotaPeriod}
+	h.p.periodEnd = m.QuotaPeriod
+	for name, n := range m.Pools {
+		h.pools[name] = &slots{free: n}
+	}
+	return h
+}
+
+// Cores returns the number of processors, which a real process knows as GOMAXPROCS.
+func (h *Host) Cores() int { return h.p.cores }
+
+// CPU returns the host's CPU sampler: a real one, fed with the counters of the simulated processors.
+func (h *Host) CPU() *stats.CPU {
+	if h.cpu == nil {
+		h.cpu = spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: (*hostCPU)(h)}))
+	}
+	return h.cpu
+}
+
+// Sched returns the host's scheduling latency as the shedder wants it, the 90th percentile every 20 ms: a real sampler fed
+// with the waits of the simulated goroutines.
+func (h *Host) Sched() *stats.SchedLatency {
+	if h.sched == nil {
+		h.sched = spillway.Must(stats.NewSchedLatency(&stats.SchedLatencyOptions{
+			Interval: 20 * time.Millisecond, Quantile: 0.9, Read: h.p.waits.read,
+		}))
+	}
+	return h.sched
+}
+
+// hostCPU is a Host as a stats.CPUSource.
+type hostCPU Host
+
+// ReadCPU implements stats.CPUSource.
+func (h *hostCPU) ReadCPU(now time.Time) (stats.CPUReading, error) {
+	p := &h.p
+	p.roll()
+	l := stats.CPULevel{Name: "sim", Used: p.used, Limit: p.capacity() * p.speed}
+	if p.quota > 0 {
+		l.Period, l.Periods, l.ThrottledPeriods, l.Throttled = p.period, p.periods, p.throttles, p.throttled
+	}
+	return stats.CPUReading{Source: "sim", At: now, Levels: []stats.CPULevel{l}}, nil
+}
+
+// waits counts how long goroutines waited, in the shape of the runtime's histogram.
+type waits struct {
+	hist metrics.Float64Histogram
+	log  float64
+}
+
+const (
+	waitLeast  = 1e-6 // the first bound, in seconds
+	waitGrowth = 1.2  // from bound to bound
+	waitBounds = 110  // up to 500 s
+)
+
+func (w *waits) record(d time.Duration) {
+	if w.hist.Counts == nil {
+		w.hist.Counts = make([]uint64, waitBounds)
+		w.hist.Buckets = make([]float64, waitBounds+1)
+		w.log = math.Log(waitGrowth)
+		for i := range waitBounds {
+			w.hist.Buckets[i+1] = waitLeast * math.Pow(waitGrowth, float64(i))
+		}
+	}
+	i := 0
+	if s := d.Seconds(); s >= waitLeast {
+		i = min(1+int(math.Log(s/waitLeast)/w.log), waitBounds-1)
+	}
+	w.hist.Counts[i]++
+}
+
+func (w *waits) read() (*metrics.Float64Histogram, error) {
+	if w.hist.Counts == nil {
+		w.record(0)
+	}
+	return &w.hist, nil
+}
+
+// slots are a pool, such as one of connections to a database: first come, first served.
+type slots struct {
+	free    int
+	waiting []func()
+}
+
+func (s *slots) take(f func()) {
+	if s.free > 0 {
+		s.free--
+		f()
+		return
+	}
+	s.waiting = append(s.waiting, f)
+}
+
+func (s *slots) give() {
+	if len(s.waiting) == 0 {
+		s.free++
+		return
+	}
+	f := s.waiting[0]
+	s.waiting = s.waiting[1:]
+	f()
+}
+
+// Every calls f every d of virtual time, with the seconds since the beginning: to watch a policy while it runs.
+func (h *Host) Every(d time.Duration, f func(seconds float64)) {
+	h.e.after(d, func() {
+		f(h.e.now.Seconds())
+		h.Every(d, f)
+	})
+}

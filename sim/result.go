@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// A Result says what became of a [Scenario]. Goodput and latencies are of its measured phases. Where there is nothing to
+// tell, durations and shares are NaN.
+type Result struct {
+	Scenario string
+	Capacity float64 // requests per second
+
+	Goodput        float64 // answers in time, as a share of the capacity
+	First5s        float64 // the same over the first five seconds
+	Shed           float64 // share of the requests that were refused
+	TimedOut       float64 // share of the requests that their clients gave up
+	P50, P99       float64 // latency of the served, in ms
+	RefusedP99     float64 // latency of a refusal, in ms
+	WronglyRefused float64 // share refused in all phases that ask for no more than the capacity
+	ConvergedS     float64 // seconds from the first measured phase's beginning until nine tenths of what can be is kept for 2 s
+	RecoveredS     float64 // seconds from the last measured phase's end until less than 1 % is refused for a second
+	Amplification  float64 // requests sent for each that clients wanted, in all phases
+
+	Classes []ClassResult
+	Series  []Point // every 100 ms
+}
+
+// A ClassResult is the part of a [Result] that one class of requests has.
+type ClassResult struct {
+	Name   string
+	Served float64 // share of the requests that were answered in time
+	P99    float64 // latency of the served, in ms
+}
+
+// A Point is what happened in 100 ms.
+type Point struct {
+	Second                          float64
+	Sent, Served, Refused, TimedOut float64 // per second; Served in time
+	Limit                           float64 // what the gate's probe says, such as a shedder's limit; NaN without one
+	InFlight                        float64 // admitted and not done, over all hosts
+}
+
+const binSpan = 100 * time.Millisecond
+
+// A recorder gathers what a Result is made of.
+type recorder struct {
+	s           *simulation
+	from, until time.Duration // of the measured phases
+	bins        []Point
+	latencies   []float64 // of the served, in ms, in measured phases
+	refusals    []float64
+	sentN       int // of the measured
+	refusedN    int
+	timedOutN   int
+	calm        [2]int // sent and refused in phases below the capacity
+	all         [2]int // wanted and sent
+	classes     map[string]*classRecord
+	closed      bool
+}
+
+type classRecord struct {
+	sent, good int
+	served     []float64
+}
+
+func (o *recorder) init(s *simulation) {
+	o.s = s
+	var at time.Duration
+	o.from = -1
+	for _, p := range s.s.Phases {
+		if p.Measured && o.from < 0 {
+			o.from = at
+		}
+		at += p.For
+		if p.Measured {
+			o.until = at
+		}
+	}
+	if o.from < 0 {
+		o.from, o.until = 0, at
+	}
+	o.classes = map[string]*classRecord{}
+	o.bins = make([]Point, at/binSpan+1)
+	var sample func()
+	sample = func() {
+		b := o.bin()
+		for _, h := range s.hosts {
+			b.InFlight += float64(h.gate.Stats().InFlight)
+		}
+		s.after(binSpan, sample)
+	}
+	s.after(0, sample)
+}
+
+func (o *recorder) bin() *Point {
+	return &o.bins[min(int(o.s.now/binSpan), len(o.bins)-1)]
+}
+
+func (o *recorder) measured() bool { return !o.closed && o.s.now >= o.from && o.s.now < o.until }
+
+func (o *recorder) class(c *call) *classRecord {
+	r := o.classes[c.class.Name]
+	if r == nil {
+		r = &classRecord{}
+		o.classes[c.class.Name] = r
+	}
+	return r
+}
+
+// isCalm reports whether c was sent in a phase that asks for no more than the capacity.
+func (o *recorder) isCalm(c *call) bool {
+	p := o.s.s.Phases[c.phase]
+	return p.Load <= 1 && (!p.Ramp || p.To <= 1)
+}
+
+func (o *recorder) sent(c *call) {
+	o.all[1]++
+	if c.retries == 0 {
+		o.all[0]++
+	}
+	if o.isCalm(c) {
+		o.calm[0]++
+	}
+	if o.measured() {
+		o.sentN++
+		if c.retries == 0 {
+			o.class(c).sent++
+		}
+	}
+	o.bin().Sent++
+}
+
+func (o *recorder) refused(c *call, latency time.Duration) {
+	if o.isCalm(c) {
+		o.calm[1]++
+	}
+	if o.measured() {
+		o.refusedN++
+		o.refusals = append(o.refusals, ms(latency))
+	}
+	if !o.closed {
+		o.bin().Refused++
+	}
+}
+
+func (o *recorder) timedOut(*call) {
+	if o.measured() {
+		o.timedOutN++
+	}
+	if !o.closed {
+		o.bin().TimedOut++
+	}
+}
+
+func (o *recorder) served(c *call, latency time.Duration) {
+	good := o.s.now-c.first <= o.s.s.Client.Useful
+	if good && !o.closed {
+		o.bin().Served++
+	}
+	if !o.measured() {
+		return
+	}
+	r := o.class(c)
+	o.latencies = append(o.latencies, ms(latency))
+	r.served = append(r.served, ms(latency))
+	if good {
+		r.good++
+	}
+}
+
+// close ends the record; what is answered later is not counted.
+func (o *recorder) close() { o.closed = true }
+
+func (o *recorder) result() *Result {
+	span := (o.until - o.from).Seconds()
+	r := &Result{Scenario: o.s.s.Name, Capacity: o.s.s.Capacity, Goodput: math.NaN()}
+	good := 0
+	for _, c := range o.s.s.Classes {
+		if rec := o.classes[c.Name]; rec != nil {
+			good += rec.good
+			r.Classes = append(r.Classes, ClassResult{c.Name, share(rec.good, rec.sent), quantile(rec.served, 0.99)})
+		}
+	}
+	r.Goodput = float64(good) / span / r.Capacity
+	r.Shed, r.TimedOut = share(o.refusedN, o.sentN), share(o.timedOutN, o.sentN)
+	r.P50, r.P99, r.RefusedP99 = quantile(o.latencies, 0.5), quantile(o.latencies, 0.99), quantile(o.refusals, 0.99)
+	r.WronglyRefused = share(o.calm[1], o.calm[0])
+	r.Amplification = share(o.all[1], o.all[0])
+	perSecond := 1 / binSpan.Seconds()
+	for i := range o.bins {
+		b := &o.bins[i]
+		b.Second = float64(i) * binSpan.Seconds()
+		b.Sent, b.Served, b.Refused, b.TimedOut = b.Sent*perSecond, b.Served*perSecond, b.Refused*perSecond, b.TimedOut*perSecond
+	}
+	r.Series = o.bins
+	first := int(o.from / binSpan)
+	r.First5s = o.mean(first, min(first+50, int(o.until/binSpan)), func(p *Point) float64 { return p.Served }) / r.Capacity
+	r.ConvergedS, r.RecoveredS = o.converged(r.Capacity), o.recovered()
+	return r
+}
+
+// converged looks for the first moment from which nine tenths of what can be served is served, second by second.
+func (o *recorder) converged(capacity float64) float64 {
+	first, last := int(o.from/binSpan), int(o.until/binSpan)
+	served := func(p *Point) float64 { return p.Served }
+	wanted := func(p *Point) float64 { return math.Min(p.Sent, capacity) }
+	for i := first; i+20 <= last; i++ {
+		if o.mean(i, i+10, served) >= 0.9*o.mean(i, i+10, wanted) && o.mean(i+10, i+20, served) >= 0.9*o.mean(i+10, i+20, wanted) {
+			return float64(i-first) * binSpan.Seconds()
+		}
+	}
+	return math.NaN()
+}
+
+// recovered looks for the first second after the measured phases in which next to nothing is refused or given up.
+func (o *recorder) recovered() float64 {
+	last := int(o.until / binSpan)
+	bad := func(p *Point) float64 { return p.Refused + p.TimedOut }
+	for i := last; i+10 < len(o.bins); i++ {
+		if o.mean(i, i+10, bad) <= 0.01*o.mean(i, i+10, func(p *Point) float64 { return p.Sent }) {
+			return float64(i-last) * binSpan.Seconds()
+		}
+	}
+	return math.NaN()
+}
+
+func (o *recorder) mean(from, to int, of func(*Point) float64) float64 {
+	var sum float64
+	for i := from; i < to; i++ {
+		sum += of(&o.bins[i])
+	}
+	return sum / float64(max(1, to-from))
+}
+
+func share(part, whole int) float64 {
+	if whole == 0 {
+		return math.NaN()
+	}
+	return float64(part) / float64(whole)
+}
+
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return values[min(len(values)-1, int(q*float64(len(values))))]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,179 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/sim"
+)
+
+// behindShedder is a gate with the adaptive shedder, its defaults but for the host's own sensors.
+func behindShedder(h *sim.Host) (*spillway.Gate, error) {
+	shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: max(2, 2*h.Cores())})
+	return spillway.New(shed), err
+}
+
+func bare(*sim.Host) (*spillway.Gate, error) { return nil, nil }
+
+// atMost is a fixed limit on requests in flight.
+type atMost struct{ limit, inFlight int }
+
+var errFull = &spillway.Rejection{Policy: "fixed", Reason: "full"}
+
+func (p *atMost) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
+	if p.inFlight >= p.limit {
+		return 0, errFull
+	}
+	p.inFlight++
+	return 0, nil
+}
+
+func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.inFlight-- }
+
+func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
+	t.Helper()
+	r, err := sim.Run(s, seed, gate)
+	require.NoError(t, err)
+	t.Logf("%s: goodput %.3f first5s %.3f p99 %.0f ms refused p99 %.0f ms wrongly %.4f converged %.1f recovered %.1f",
+		r.Scenario, r.Goodput, r.First5s, r.P99, r.RefusedP99, r.WronglyRefused, r.ConvergedS, r.RecoveredS)
+	return r
+}
+
+func TestSameSeedSameResultToTheBit(t *testing.T) {
+	s := sim.RetryStorm()
+	first := play(t, s, 7, behindShedder)
+	require.Equal(t, fmt.Sprintf("%+v", first), fmt.Sprintf("%+v", play(t, s, 7, behindShedder)))
+	require.NotEqual(t, first.Series, play(t, s, 8, behindShedder).Series)
+}
+
+func TestBareServerCollapses(t *testing.T) {
+	for _, load := range []float64{2, 5, 10} {
+		r := play(t, sim.Step(load), 1, bare)
+		require.Less(t, r.Goodput, 0.05)
+		require.Greater(t, r.TimedOut, 0.9)
+	}
+}
+
+// The model is checked against queueing theory: an M/M/2 queue that shares its processors, at 0.7, keeps a request for
+// 1/μ/(1-ρ²) in the mean, 10 ms/0.51.
+func TestModelIsAnMM2Queue(t *testing.T) {
+	s := sim.Steady(0.7)
+	s.Phases[0].For = 30 * time.Minute
+	s.Client.Useful = time.Second
+	var sum, n float64
+	r, err := sim.Run(s, 3, func(*sim.Host) (*spillway.Gate, error) {
+		return spillway.New(observer(func(d time.Duration) { sum += d.Seconds(); n++ })), nil
+	})
+	require.NoError(t, err)
+	require.InDelta(t, 0.7, r.Goodput, 0.01)
+	require.InDelta(t, 10.0/0.51, sum/n*1e3+0.025, 1.2, "the time inside, by theory and by the model")
+}
+
+// observer is told the latency of each request.
+type observer func(time.Duration)
+
+func (observer) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
+func (o observer) Done(_ spillway.Request, _ spillway.Ticket, r spillway.Result)  { o(r.Latency) }
+
+func TestFixedLimitSetByHand(t *testing.T) {
+	r := play(t, sim.Step(5), 1, func(*sim.Host) (*spillway.Gate, error) { return spillway.New(&atMost{limit: 6}), nil })
+	require.Greater(t, r.Goodput, 0.97)
+	r = play(t, sim.Step(5), 1, func(*sim.Host) (*spillway.Gate, error) { return spillway.New(&atMost{limit: 500}), nil })
+	require.Less(t, r.Goodput, 0.1, "set wrong, it is worth nothing")
+}
+
+// The figures of the shedder. What refusals cost bounds what can be kept: 1 - (load-1) · 30 µs / 10 ms.
+func TestShedderKeepsTheGoodputOfAStep(t *testing.T) {
+	for load, want := range map[float64]struct{ goodput, first5s, solid float64 }{
+		2:  {0.985, 0.94, 0.97},
+		5:  {0.975, 0.92, 0.96},
+		10: {0.96, 0.89, 0.95},
+	} {
+		before := play(t, sim.Steady(0.7), 1, behindShedder)
+		r := play(t, sim.Step(load), 1, behindShedder)
+		require.GreaterOrEqual(t, r.Goodput, want.goodput, "load %v", load)
+		require.GreaterOrEqual(t, r.First5s, want.first5s, "load %v", load)
+		require.LessOrEqual(t, r.ConvergedS, 0.7, "load %v", load)
+		require.LessOrEqual(t, r.RecoveredS, 1.0, "load %v", load)
+		require.LessOrEqual(t, r.P99, 1.7*before.P99, "load %v", load)
+		require.LessOrEqual(t, r.WronglyRefused, 0.005, "at 0.7, before and after")
+		solid := play(t, sim.StepSolid(load), 1, behindShedder)
+		require.GreaterOrEqual(t, solid.Goodput, want.solid, "load %v", load)
+		require.LessOrEqual(t, solid.RefusedP99, 125.0, "load %v", load)
+	}
+}
+
+func TestShedderRefusesNextToNothingBelowCapacity(t *testing.T) {
+	require.Zero(t, play(t, sim.Steady(0.7), 1, behindShedder).WronglyRefused)
+	require.LessOrEqual(t, play(t, sim.Steady(0.9), 1, behindShedder).WronglyRefused, 0.025)
+	require.LessOrEqual(t, play(t, sim.Pauses(), 1, behindShedder).WronglyRefused, 0.01)
+	require.LessOrEqual(t, play(t, sim.SlowDependency(), 1, behindShedder).WronglyRefused, 0.001)
+}
+
+func TestShedderSeesASaturatedPoolBehindAnIdleCPU(t *testing.T) {
+	for _, load := range []float64{2, 10} {
+		r := play(t, sim.Pool(load), 1, behindShedder)
+		require.GreaterOrEqual(t, r.Goodput, 0.96)
+		require.LessOrEqual(t, r.ConvergedS, 2.5)
+		require.LessOrEqual(t, r.WronglyRefused, 0.001)
+		require.Less(t, play(t, sim.Pool(load), 1, bare).Goodput, 0.05)
+	}
+}
+
+func TestShedderSurvivesARetryStorm(t *testing.T) {
+	storm := sim.RetryStorm()
+	r := play(t, storm, 1, behindShedder)
+	require.LessOrEqual(t, r.RecoveredS, 5.0)
+	stuck := play(t, storm, 1, bare)
+	require.True(t, math.IsNaN(stuck.RecoveredS) || stuck.RecoveredS > 10, "the bare server stays down: %v", stuck.RecoveredS)
+}
+
+func TestShedderServesTheCriticalFirst(t *testing.T) {
+	r := play(t, sim.Priorities(5), 1, behindShedder)
+	served := map[string]float64{}
+	for _, c := range r.Classes {
+		served[c.Name] = c.Served
+	}
+	require.Greater(t, served["critical"], 0.9)
+	require.Less(t, served["sheddable"], 0.05)
+	require.Greater(t, r.Goodput, 0.95)
+}
+
+func TestShedderFollowsACapacityThatIsHalved(t *testing.T) {
+	r := play(t, sim.Neighbour(), 1, behindShedder)
+	require.GreaterOrEqual(t, r.Goodput, 0.92*0.5)
+}
+
+func TestScenariosThatCannotBe(t *testing.T) {
+	for want, spoil := range map[string]func(*sim.Scenario){
+		"Classes and Phases must not be empty":                             func(s *sim.Scenario) { s.Classes = nil },
+		`class "all": Share must be positive, got -1`:                      func(s *sim.Scenario) { s.Classes[0].Share = -1 },
+		`class "all": pool "x" has no slots`:                               func(s *sim.Scenario) { s.Classes[0].Stages[0].During = "x" },
+		"Machine.Hosts and Machine.Cores must be at least 1, got -1 and 2": func(s *sim.Scenario) { s.Machine.Hosts = -1 },
+	} {
+		s := sim.Step(2)
+		spoil(&s)
+		_, err := sim.Run(s, 1, bare)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func ExampleRun() {
+	result, err := sim.Run(sim.Step(10), 1, func(h *sim.Host) (*spillway.Gate, error) {
+		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
+		return spillway.New(shed), err
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("ten times the capacity: %.0f %% of it kept useful\n", 100*result.Goodput)
+	// Output: ten times the capacity: 97 % of it kept useful
+}
