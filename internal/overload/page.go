@@ -58,8 +58,9 @@ func (run *Run) Page() *report.Page {
 				Bars: run.bars(),
 			},
 			{
-				Title:  "Over time",
-				Text:   "The load of each stretch stands above it, as a multiple of the capacity.",
+				Title: "Over time",
+				Text: "The load of each stretch stands above it, as a multiple of the capacity. The light load that every step up begins from " +
+					"is not drawn, and a server that did not find back to health in it was replaced before the next step.",
 				Charts: run.comparison(),
 			},
 		},

@@ -12,7 +12,6 @@ const (
 	capacityTime = 3 * time.Second // while it is counted
 	recheckTime  = 2 * time.Second // when it is counted again at the end
 	healthyShare = 0.8             // of the light load answered in time: then the next step may begin
-	maxSettles   = 1               // how often to wait for that before a new server is taken
 )
 
 // A runner carries out one Run.
@@ -36,7 +35,7 @@ func (r *runner) duration() time.Duration {
 				total += r.opts.settle
 			}
 			if guard == "none" && r.settles(i) && i > 0 && r.opts.loads[i-1] > 1 {
-				total += deadline + maxSettles*r.opts.settle // it will not have found back
+				total += deadline + r.opts.settle // it will not have found back
 			}
 		}
 	}
@@ -145,10 +144,8 @@ func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
 		g.light(ctx, d)
 		return false, nil
 	}
-	for range maxSettles {
-		if g.light(ctx, d) >= healthyShare {
-			return false, nil
-		}
+	if g.light(ctx, d) >= healthyShare {
+		return false, nil
 	}
 	if err := g.fresh(ctx); err != nil {
 		return true, err
