@@ -47,7 +47,7 @@ const (
 	paceLeast   = 0.5  // the pace however long goroutines wait
 	paceSlope   = 0.1  // what each target of waiting takes from the pace
 	squeezeFrom = 0.97 // raw usage from which the allowance shrinks while refusing
-	squeeze     = 0.85  // what a sample of such usage leaves of the allowance
+	squeeze     = 0.85 // what a sample of such usage leaves of the allowance
 	loosen      = 2.5  // what any other sample makes of it
 	squeezeMost = 0.25 // the least share of the allowance
 	squeezeSeen = 0.4  // the share to begin with when requests are seen to queue

@@ -39,6 +39,9 @@ func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.in
 
 func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
 	t.Helper()
+	if raceEnabled && s.Name != "retry-storm" {
+		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
+	}
 	r, err := sim.Run(s, seed, gate)
 	require.NoError(t, err)
 	t.Logf("%s: goodput %.3f first5s %.3f p99 %.0f ms refused p99 %.0f ms wrongly %.4f converged %.1f recovered %.1f",
@@ -67,6 +70,9 @@ func TestModelIsAnMM2Queue(t *testing.T) {
 	s := sim.Steady(0.7)
 	s.Phases[0].For = 30 * time.Minute
 	s.Client.Useful = time.Second
+	if raceEnabled {
+		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
+	}
 	var sum, n float64
 	r, err := sim.Run(s, 3, func(*sim.Host) (*spillway.Gate, error) {
 		return spillway.New(observer(func(d time.Duration) { sum += d.Seconds(); n++ })), nil
@@ -166,7 +172,9 @@ func TestScenariosThatCannotBe(t *testing.T) {
 }
 
 func ExampleRun() {
-	result, err := sim.Run(sim.Step(10), 1, func(h *sim.Host) (*spillway.Gate, error) {
+	step := sim.Step(10)
+	step.Phases = step.Phases[:2] // a minute before it, a minute of it
+	result, err := sim.Run(step, 1, func(h *sim.Host) (*spillway.Gate, error) {
 		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
 		return spillway.New(shed), err
 	})
