@@ -80,6 +80,7 @@ func (w *Window) Add(now time.Time, v int64) {
 }
 
 func (b *bucket) add(v int64) {
+	// The loads come first because an atomic add holds up the loads behind it.
 	for least := b.min.Load(); v < least && !b.min.CompareAndSwap(least, v); {
 		least = b.min.Load()
 	}
