@@ -27,7 +27,16 @@ func (p *Permit) Done(o Outcome) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
 	}
-	p.end(o, time.Since(p.req.Arrived))
+	p.end(o, time.Since(p.req.Arrived), 0)
+}
+
+// DoneRetryAfter is [Permit.Done] for a call that was answered with a wish to be left alone for a while, such as the
+// Retry-After of a 503. A negative wish is none.
+func (p *Permit) DoneRetryAfter(o Outcome, retryAfter time.Duration) {
+	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+		return
+	}
+	p.end(o, time.Since(p.req.Arrived), max(retryAfter, 0))
 }
 
 // DoneAt is [Permit.Done] at a given time, for simulations and for callers who have just read the clock. A time before
@@ -36,17 +45,17 @@ func (p *Permit) DoneAt(now time.Time, o Outcome) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
 	}
-	p.end(o, now.Sub(p.req.Arrived))
+	p.end(o, now.Sub(p.req.Arrived), 0)
 }
 
 // Arrived returns when the request reached the Gate, or the zero time for the zero Permit.
 func (p *Permit) Arrived() time.Time { return p.req.Arrived }
 
-func (p *Permit) end(o Outcome, latency time.Duration) {
+func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 	if o >= Refused { // only a Gate may say so, and it has not
 		o = Ignored
 	}
-	res := Result{Outcome: o, Latency: max(latency, 0)}
+	res := Result{Outcome: o, Latency: max(latency, 0), RetryAfter: retryAfter}
 	policies := p.gate.policies
 	if p.arrivals == nil {
 		for i := len(policies) - 1; i >= 0; i-- {

@@ -84,6 +84,8 @@ type Result struct {
 	Outcome Outcome
 	// Latency is the time from Request.Arrived to Done: never negative, and without the waits in queueing policies.
 	Latency time.Duration
+	// RetryAfter is for how long downstream asked to be left alone, such as by the Retry-After of a 503; 0 if it did not.
+	RetryAfter time.Duration
 }
 
 // An Outcome classes how a request went. Only a [Success] may teach a policy what the service can do.
