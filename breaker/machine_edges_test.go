@@ -157,7 +157,7 @@ func TestEventsTellAll(t *testing.T) {
 		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) { told = append(told, e) },
 	})
 	g.run("F +5s F +15s >lost +1h S")
-	at := func(d time.Duration) time.Time { return t0.Add(d) }
+	at := t0.Add
 	require.Equal(t, []breaker.Event{
 		{Time: t0, From: breaker.Closed, To: breaker.Open, Reason: breaker.ByConsecutive, OpenFor: 5 * time.Second},
 		{Time: at(5 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},

@@ -2,7 +2,6 @@ package breaker_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,12 +56,6 @@ func (g *rig) call(o spillway.Outcome) bool {
 		g.done(c, o)
 	}
 	return err == nil
-}
-
-func (g *rig) fail(n int) {
-	for range n {
-		require.True(g.t, g.call(spillway.Failure))
-	}
 }
 
 var outcomes = map[string]spillway.Outcome{
@@ -144,7 +137,7 @@ func (g *rig) refused(at, word string) {
 func retryAfter(t testing.TB, err error) time.Duration {
 	t.Helper()
 	var rej *spillway.Rejection
-	require.True(t, errors.As(err, &rej))
+	require.ErrorAs(t, err, &rej)
 	require.GreaterOrEqual(t, rej.RetryAfter, time.Duration(0))
 	return rej.RetryAfter
 }

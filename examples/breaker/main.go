@@ -90,7 +90,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(*file, append(text, '\n'), 0o644)
+	return os.WriteFile(*file, append(text, '\n'), 0o600)
 }
 
 func show(out io.Writer, f figures, with, without *side) {
