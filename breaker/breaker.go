@@ -139,9 +139,12 @@ func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 }
 
 // Done takes the outcome of a call that Admit let through. What comes from before the last change of state counts in
-// [Stats.Stale] and nowhere else.
+// [Stats.Stale] and nowhere else. A RetryAfter counts whenever it comes, as by [Breaker.Hint].
 func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	now := b.base.instant(r.Arrived).after(res.Latency)
+	if res.RetryAfter > 0 {
+		defer b.Hint(r.Arrived.Add(res.Latency), res.RetryAfter) // after the outcome, which may open it
+	}
 	if t&probeBit != 0 {
 		b.doneProbe(now, t, res)
 		return

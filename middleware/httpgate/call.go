@@ -18,6 +18,7 @@ type call struct {
 	r       *http.Request
 	permit  spillway.Permit
 	outcome spillway.Outcome // by the header of the response
+	wish    time.Duration    // for how long the server asked to be left alone
 	hurried bool             // its deadline was too close to be held against the server
 	handed  bool             // to the body of the response, which ends the call
 	reading atomic.Bool      // the body is being read, and will notice the end of the context itself
@@ -27,6 +28,9 @@ type call struct {
 // answered takes what the base RoundTripper returned. It ends the call, or hands it to the body of the response.
 func (c *call) answered(res *http.Response, err error) {
 	c.outcome = c.judge(res, err)
+	if res != nil && c.outcome == spillway.Dropped {
+		c.wish = RetryAfter(res.Header, time.Now())
+	}
 	if err != nil || res == nil || c.t.o.AtHeader || !endsWithBody(res) {
 		c.end(c.outcome)
 		return
@@ -60,7 +64,7 @@ func (c *call) end(o spillway.Outcome) bool {
 	if !c.ended.CompareAndSwap(false, true) {
 		return false
 	}
-	c.permit.Done(o)
+	c.permit.DoneRetryAfter(o, c.wish)
 	if c.t.o.Budget != nil {
 		c.t.o.Budget.Record(o)
 	}

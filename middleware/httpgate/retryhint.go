@@ -9,15 +9,8 @@ import (
 // date. A date is measured against the Date of h if there is one, so that the clocks need not agree. What is not valid or
 // lies in the past is 0, what is longer than a day is a day.
 //
-// To let a breaker wait for as long as the server asked, tell it before the call ends:
-//
-//	Outcome: func(r *http.Request, res *http.Response, err error) spillway.Outcome {
-//		if res != nil {
-//			now := time.Now()
-//			brk.Hint(now, httpgate.RetryAfter(res.Header, now))
-//		}
-//		return httpgate.DefaultTransportOutcome(r, res, err)
-//	}
+// [Transport] hands the wish of a response with outcome Dropped to the policies of its gate, as Result.RetryAfter, so that
+// a breaker waits for as long as the server asked.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	if value == "" {

@@ -1,0 +1,53 @@
+package httpgate_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+// results keeps what a policy is told.
+type results struct{ got []spillway.Result }
+
+func (*results) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
+
+func (p *results) Done(_ spillway.Request, _ spillway.Ticket, r spillway.Result) { p.got = append(p.got, r) }
+
+func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		header string
+		want   time.Duration
+	}{
+		{http.StatusServiceUnavailable, "120", 2 * time.Minute},
+		{http.StatusTooManyRequests, "1", time.Second},
+		{http.StatusTooManyRequests, "-1", 0},
+		{http.StatusServiceUnavailable, "abc", 0},
+		{http.StatusServiceUnavailable, "99999999999", 24 * time.Hour},
+		{http.StatusOK, "120", 0},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", tt.header)
+			w.WriteHeader(tt.status)
+			_, _ = io.WriteString(w, "busy")
+		}))
+		policy := &results{}
+		client := &http.Client{Transport: httpgate.Transport(spillway.New(policy), nil, nil)}
+		res, err := client.Get(server.URL)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		server.Close()
+		require.Len(t, policy.got, 1)
+		require.Equal(t, tt.want, policy.got[0].RetryAfter, "%d, Retry-After: %s", tt.status, tt.header)
+	}
+}
