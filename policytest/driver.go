@@ -206,7 +206,7 @@ func statsInFlight(p spillway.Policy) (n int64, ok bool) {
 	case f.CanInt():
 		return f.Int(), true
 	case f.CanUint():
-		return int64(f.Uint()), true //nolint:gosec // a count of requests
+		return int64(f.Uint()), true
 	}
 	return 0, false
 }

@@ -1,0 +1,143 @@
+package spillway_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/policytest"
+)
+
+func TestShadowAdmitsWhatItsPolicyRefuses(t *testing.T) {
+	ps, _, j := probes(1)
+	shadow := spillway.Shadow(ps[0])
+	gate := spillway.New(shadow)
+
+	seen, err := gate.Enter(context.Background(), spillway.Request{Key: "seen"})
+	require.NoError(t, err)
+	ps[0].refuse = errFull
+	unseen, err := gate.Enter(context.Background(), spillway.Request{Key: "unseen"})
+	require.NoError(t, err)
+	ps[0].refuse = context.Canceled
+	gone, err := gate.Enter(context.Background(), spillway.Request{Key: "gone"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"0 admits seen", "0 refuses unseen", "0 refuses gone"}, j.take())
+
+	unseen.Done(spillway.Failure)
+	gone.Done(spillway.Failure)
+	require.Empty(t, j.take(), "who was refused is not ended")
+	seen.DoneAt(seen.Arrived(), spillway.Dropped)
+	require.Equal(t, []string{"0 ends seen as 1: dropped after 0s"}, j.take())
+
+	require.Equal(t, spillway.ShadowStats{
+		Admitted: 1, WouldRefuse: 1, Cancelled: 1,
+		Refusals: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
+	}, shadow.Stats())
+	require.Equal(t, spillway.GateStats{Admitted: 3, Failed: 2, Dropped: 1}, gate.Stats())
+}
+
+func TestShadowGivesBack(t *testing.T) {
+	inner := &slots{limit: 1}
+	gate := spillway.New(spillway.Shadow(inner), &slots{})
+	for range 3 {
+		_, err := gate.Enter(context.Background(), spillway.Request{})
+		require.Error(t, err)
+		require.Zero(t, inner.inFlight())
+	}
+}
+
+func TestShadowOfAShadow(t *testing.T) {
+	inner := &slots{limit: 1}
+	first := spillway.Shadow(inner)
+	second := spillway.Shadow(first)
+	gate := spillway.New(second)
+	var permits []*spillway.Permit
+	for range 3 {
+		p, err := gate.Enter(context.Background(), spillway.Request{})
+		require.NoError(t, err)
+		permits = append(permits, &p)
+	}
+	for _, p := range permits {
+		p.Done(spillway.Success)
+	}
+	require.Zero(t, inner.inFlight())
+	require.EqualValues(t, 2, first.Stats().WouldRefuse)
+	require.Zero(t, second.Stats().WouldRefuse)
+	require.EqualValues(t, 3, second.Stats().Admitted)
+}
+
+func TestShadowPanicsOnNil(t *testing.T) {
+	require.PanicsWithValue(t, "spillway: Shadow: policy is nil", func() { spillway.Shadow(nil) })
+}
+
+func TestShadowBoundsReasons(t *testing.T) {
+	i := 0
+	shadow := spillway.Shadow(refuser(func() error {
+		i++
+		return &spillway.Rejection{Policy: "p", Reason: fmt.Sprint(i)}
+	}))
+	for range 100 {
+		_, err := shadow.Admit(context.Background(), spillway.Request{Arrived: base})
+		require.NoError(t, err)
+	}
+	s := shadow.Stats()
+	require.EqualValues(t, 100, s.WouldRefuse)
+	require.Len(t, s.Refusals, 65)
+	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.Refusals[64])
+}
+
+func TestShadowUnderConcurrency(t *testing.T) {
+	inner := &slots{limit: 2}
+	shadow := spillway.Shadow(inner)
+	gate := spillway.New(shadow)
+	var all sync.WaitGroup
+	for seed := range uint64(4) {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 6))
+			var held []*spillway.Permit
+			for range 2000 {
+				if rng.IntN(2) == 0 && len(held) < 3 {
+					p, err := gate.Enter(context.Background(), spillway.Request{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					held = append(held, &p)
+				} else if len(held) > 0 {
+					held[0].Done(spillway.Success)
+					held = held[1:]
+				}
+			}
+			for _, p := range held {
+				p.Done(spillway.Success)
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, inner.inFlight())
+	s := shadow.Stats()
+	require.Equal(t, gate.Stats().Admitted, s.Admitted+s.WouldRefuse)
+	require.Positive(t, s.WouldRefuse)
+}
+
+func TestShadowKeepsTheContract(t *testing.T) {
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) })
+}
+
+func TestShadowAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not counted under the race detector: it adds its own")
+	}
+	for _, limit := range []int{0, 1} {
+		gate := spillway.New(spillway.Shadow(&slots{limit: limit}))
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			p, _ := gate.Enter(context.Background(), spillway.Request{})
+			p.Done(spillway.Success)
+		}), "limit %d", limit)
+	}
+}
