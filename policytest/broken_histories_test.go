@@ -62,8 +62,8 @@ var brokenHistories = []brokenPolicy{
 				}
 			})
 		},
-		o:     &Options{Learns: true},
-		fails: []string{"random-orders"}, says: "in flight, while",
+		learns: true,
+		fails:  []string{"random-orders"}, says: "in flight, while",
 	},
 	{
 		name: "is worn out by late drops, and learns",
@@ -75,8 +75,8 @@ var brokenHistories = []brokenPolicy{
 				}
 			})
 		},
-		o:     &Options{Learns: true},
-		fails: []string{"random-orders"}, says: "a long pause later the policy admits none of 200",
+		learns: true,
+		fails:  []string{"random-orders"}, says: "a long pause later the policy admits none of 200",
 	},
 	{
 		name: "gives back what was ignored twice",

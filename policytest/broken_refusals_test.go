@@ -46,9 +46,9 @@ var brokenGiving = []brokenPolicy{
 				}
 			})
 		},
-		o:     &Options{Learns: true},
-		fails: []string{"gives-back", "random-orders", "arrival-order", "concurrent"},
-		says:  "it has 0 in flight, and 2048 after requests came and were Refused",
+		learns: true,
+		fails:  []string{"gives-back", "random-orders", "arrival-order", "concurrent"},
+		says:   "it has 0 in flight, and 400 after requests came and were Refused",
 	},
 	{
 		name: "keeps the probe of who was Refused",
@@ -73,7 +73,7 @@ var brokenGiving = []brokenPolicy{
 		name:      "takes Refused for a success",
 		newPolicy: func() spillway.Policy { return refusedAs(&breaker{}, spillway.Success) },
 		fails:     []string{"gives-back"},
-		says:      "a policy that saw failures and a pause, from 2026: it admits 1 at one instant, but all of 1024 if",
+		says:      "a policy that saw failures and a pause, from 2026: it admits 1 at one instant, but all of 200 if",
 	},
 	{
 		name: "charges tokens for a refusal",
@@ -90,7 +90,7 @@ var brokenGiving = []brokenPolicy{
 			}}
 		},
 		fails: []string{"refusal-changes-nothing"},
-		says:  "20ms after the end of what it had admitted it admits 1, but 0 if it had refused 1024 more",
+		says:  "20ms after the end of what it had admitted it admits 1, but 0 if it had refused 200 more",
 	},
 	{
 		name: "stays open for as long as somebody asks",
@@ -102,7 +102,7 @@ var brokenGiving = []brokenPolicy{
 				if err != nil {
 					b.mu.Lock()
 					defer b.mu.Unlock()
-					if refused++; refused%1000 == 0 {
+					if refused++; refused%500 == 0 {
 						b.until = b.until.Add(pause)
 					}
 				}

@@ -65,7 +65,7 @@ type brokenPolicy struct {
 	newPolicy func() spillway.Policy
 	fails     []string
 	says      string // in the report of the first of fails
-	o         *Options
+	learns    bool
 }
 
 func TestBrokenPoliciesFail(t *testing.T) {
@@ -75,7 +75,8 @@ func TestBrokenPoliciesFail(t *testing.T) {
 				if raceEnabled && tc.fails[0] == "no-allocation" {
 					t.Skip("the case under test is skipped under the race detector, which allocates on its own account")
 				}
-				r := record(t, tc.newPolicy, tc.o)
+				// A small Burst is enough, and quicker under the race detector.
+				r := record(t, tc.newPolicy, &Options{Burst: 200, Learns: tc.learns})
 				require.ElementsMatch(t, tc.fails, r.failedCases(), "%v", r.failed)
 				require.Contains(t, r.failed[tc.fails[0]], tc.says)
 				require.Contains(t, r.failed[tc.fails[0]], "why it matters: ")
