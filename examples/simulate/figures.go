@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spillway-go/spillway/sim"
+)
+
+// figures are the results, as told by -json.
+type figures struct {
+	Results []figure `json:"results"`
+}
+
+// A figure is one policy's result. What there is nothing to tell of is null.
+type figure struct {
+	Policy         string   `json:"policy"`
+	Scenario       string   `json:"scenario"`
+	Load           float64  `json:"load"`            // what was asked for, as a multiple of the capacity
+	Goodput        *float64 `json:"goodput"`         // answers in time, as a share of the capacity
+	First5s        *float64 `json:"first5s"`         // the same over the first five seconds
+	P99Ms          *float64 `json:"p99_ms"`          // latency of the served
+	WronglyRefused *float64 `json:"wrongly_refused"` // share refused while there was room for all
+	ConvergedS     *float64 `json:"converged_s"`     // until nine tenths of what can be is kept
+	RecoveredS     *float64 `json:"recovered_s"`     // from the end of the overload until nothing is refused
+}
+
+func newFigure(policy string, load float64, r *sim.Result) figure {
+	return figure{
+		Policy:         policy,
+		Scenario:       r.Scenario,
+		Load:           load,
+		Goodput:        known(r.Goodput),
+		First5s:        known(r.First5s),
+		P99Ms:          known(r.P99),
+		WronglyRefused: known(r.WronglyRefused),
+		ConvergedS:     known(r.ConvergedS),
+		RecoveredS:     known(r.RecoveredS),
+	}
+}
+
+// known is v for JSON, which has no word for what is not a number.
+func known(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+var columns = []string{"goodput", "first 5 s", "p99", "wrongly refused", "converged", "recovered"}
+
+// cells are a result's figures, one for each of columns.
+func cells(r *sim.Result) []string {
+	return []string{
+		cell("%.1f %%", 100*r.Goodput), cell("%.1f %%", 100*r.First5s), cell("%.0f ms", r.P99),
+		cell("%.2f %%", 100*r.WronglyRefused), cell("%.1f s", r.ConvergedS), cell("%.1f s", r.RecoveredS),
+	}
+}
+
+func cell(format string, v float64) string {
+	if known(v) == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
+}
+
+func head(out io.Writer, all []contender) { line(out, all, "policy", columns) }
+
+func row(out io.Writer, all []contender, name string, r *sim.Result) { line(out, all, name, cells(r)) }
+
+func line(out io.Writer, all []contender, name string, cells []string) {
+	width := len("policy")
+	for _, c := range all {
+		width = max(width, utf8.RuneCountInString(c.name))
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%-*s", width, name)
+	for i, c := range cells {
+		fmt.Fprintf(&text, "  %*s", max(len(columns[i]), 8), c)
+	}
+	fmt.Fprintln(out, text.String())
+}

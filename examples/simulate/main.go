@@ -1,0 +1,163 @@
+// Command simulate plays a scenario of overload in virtual time behind one policy after the other, and shows what each
+// keeps of the service's useful work.
+//
+//	go run ./examples/simulate
+//	go run ./examples/simulate -scenario step -load 10 -policies spillway,fixed:8,gradient2 -json figures.json -report page.html
+//	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,delay=50ms
+//	go run ./examples/simulate -list
+//
+// The same seed gives the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spillway-go/spillway/sim"
+)
+
+func main() {
+	switch err := run(os.Args[1:], os.Stdout, os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the flags.
+type settings struct {
+	scenario, policies string
+	load               float64
+	seed               uint64
+	json, report       string
+	list               bool
+}
+
+func parse(args []string, usage io.Writer) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	flags.StringVar(&s.scenario, "scenario", "step", "what is played; -list shows the names")
+	flags.Float64Var(&s.load, "load", 10, "what scenarios that step go to, as a multiple of the capacity")
+	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames)
+	flags.Uint64Var(&s.seed, "seed", 1, "the same one gives the same figures")
+	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
+	flags.StringVar(&s.report, "report", "", "`FILE` to write an HTML page with charts to")
+	flags.BoolVar(&s.list, "list", false, "show the scenarios and end")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if !(s.load > 0 && s.load <= 100) {
+		return s, fmt.Errorf("load must be above 0 and at most 100, got %v", s.load)
+	}
+	return s, nil
+}
+
+func run(args []string, out, usage io.Writer) error {
+	s, err := parse(args, usage)
+	if err != nil {
+		return err
+	}
+	if s.list {
+		list(out, s.load)
+		return nil
+	}
+	scenario, err := find(s.scenario, s.load)
+	if err != nil {
+		return err
+	}
+	all, err := contenders(s.policies, s.seed)
+	if err != nil {
+		return err
+	}
+	return play(s, scenario, all, out)
+}
+
+// play runs the scenario behind each policy, and tells the results.
+func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) error {
+	f := figures{Results: []figure{}}
+	var results []*sim.Result
+	fmt.Fprintf(out, "%s at %v times the capacity, %v of virtual time for each policy\n\n", scenario.Name, s.load, length(scenario))
+	head(out, all)
+	for _, c := range all {
+		r, err := sim.Run(scenario, s.seed, c.gate)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+		f.Results = append(f.Results, newFigure(c.name, s.load, r))
+		row(out, all, c.name, r)
+	}
+	if s.json != "" {
+		text, err := json.MarshalIndent(f, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(s.json, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	if s.report != "" {
+		return writePage(s, all, results)
+	}
+	return nil
+}
+
+// library is sim.Library with each name once: the steady one runs at the load that was asked for.
+func library(load float64) []sim.Scenario {
+	var all []sim.Scenario
+	steady := false
+	for _, s := range sim.Library(load) {
+		if s.Name == "steady" {
+			if steady {
+				continue
+			}
+			steady = true
+			s = sim.Steady(load)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func find(name string, load float64) (sim.Scenario, error) {
+	var names []string
+	for _, s := range library(load) {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return sim.Scenario{}, fmt.Errorf("unknown scenario %q; there are %s", name, strings.Join(names, ", "))
+}
+
+func list(out io.Writer, load float64) {
+	fmt.Fprintf(out, "%-16s %6s %10s\n", "scenario", "lasts", "peak load")
+	for _, s := range library(load) {
+		peak := 0.0
+		for _, p := range s.Phases {
+			peak = math.Max(peak, math.Max(p.Load, p.To))
+		}
+		fmt.Fprintf(out, "%-16s %6v %10.2f\n", s.Name, length(s), peak)
+	}
+}
+
+// length is how long a scenario lasts in virtual time.
+func length(s sim.Scenario) time.Duration {
+	var sum time.Duration
+	for _, p := range s.Phases {
+		sum += p.For
+	}
+	return sum
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spillway-go/spillway/internal/report"
+	"github.com/spillway-go/spillway/sim"
+)
+
+// writePage shows the results as an HTML page.
+func writePage(s settings, all []contender, results []*sim.Result) error {
+	bars := report.BarGroup{Title: "Goodput, as a share of the capacity"}
+	table := &report.Table{Head: append([]string{"policy"}, columns...)}
+	useful := report.Chart{Title: "Answers in time", Unit: "%"}
+	inFlight := report.Chart{Title: "Requests in flight behind the gate", Log: true, Min: 1}
+	for i, r := range results {
+		role := report.Bare
+		if all[i].name != "none" {
+			role = report.RoleAt(i)
+		}
+		bars.Bars = append(bars.Bars, report.Bar{Name: all[i].name, Text: cell("%.1f %%", 100*r.Goodput), Value: r.Goodput, Role: role})
+		table.Rows = append(table.Rows, append([]string{all[i].name}, cells(r)...))
+		x, served, within := seconds(r)
+		useful.X, inFlight.X = x, x
+		useful.Lines = append(useful.Lines, report.Line{Name: all[i].name, Y: served, Role: role})
+		inFlight.Lines = append(inFlight.Lines, report.Line{Name: all[i].name, Y: within, Role: role})
+	}
+	page := &report.Page{
+		Title: fmt.Sprintf("%s at %v times the capacity", results[0].Scenario, s.load),
+		Lead:  "The policies that serve production, in virtual time: answers that came in time, as a share of what the service can carry.",
+		Sections: []report.Section{
+			{Bars: []report.BarGroup{bars}, Table: table, Charts: []report.Chart{useful, inFlight}},
+		},
+		Notes: []string{fmt.Sprintf("Seed %d. The same seed gives the same figures to the bit.", s.seed)},
+	}
+	file, err := os.Create(s.report)
+	if err != nil {
+		return err
+	}
+	if err := page.Write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// seconds returns the second, the share of the capacity that was served in it, and the requests in flight, all in the mean
+// of a second: a tenth of one, which the Series has, is too noisy to look at.
+func seconds(r *sim.Result) (x, served, inFlight []float64) {
+	const perSecond = 10
+	for part := range slices.Chunk(r.Series, perSecond) {
+		if len(part) < perSecond {
+			break
+		}
+		var sum sim.Point
+		for _, p := range part {
+			sum.Served += p.Served
+			sum.InFlight += p.InFlight
+		}
+		x = append(x, part[0].Second)
+		served = append(served, 100*sum.Served/perSecond/r.Capacity)
+		inFlight = append(inFlight, max(sum.InFlight/perSecond, 1))
+	}
+	return x, served, inFlight
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/sim"
+)
+
+// A contender is a policy with the name that the user gave it.
+type contender struct {
+	name string
+	gate func(*sim.Host) (*spillway.Gate, error)
+}
+
+const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms, gradient2, vegas, aimd"
+
+const firstLimit = 20 // of the estimators
+
+// contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+func contenders(list string, seed uint64) ([]contender, error) {
+	var names []string
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if n := len(names); n > 0 && strings.Contains(part, "=") && !strings.Contains(part, ":") {
+			names[n-1] += "," + part
+		} else {
+			names = append(names, part)
+		}
+	}
+	var all []contender
+	for _, name := range names {
+		gate, err := gateOf(name, seed)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, contender{name, gate})
+	}
+	return all, nil
+}
+
+func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), error) {
+	kind, options, given := strings.Cut(name, ":")
+	switch kind {
+	case "fixed":
+		n, err := strconv.Atoi(options)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("policy %q: the limit must be a whole number from 1 on, as in fixed:8", name)
+		}
+		return alone(func() spillway.Policy { return newLimit("fixed", n, nil) }), nil
+	case "spillway":
+		return shedding(name, options)
+	}
+	if given {
+		kind = name // which is none of those below
+	}
+	switch kind {
+	case "none":
+		return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(), nil }, nil
+	case "gradient2":
+		return alone(newGradient2), nil
+	case "vegas":
+		hosts := uint64(0)
+		return alone(func() spillway.Policy {
+			hosts++
+			return newVegas(rand.New(rand.NewPCG(seed, hosts)))
+		}), nil
+	case "aimd":
+		return alone(newAIMD), nil
+	}
+	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
+}
+
+// alone returns what makes gates of one policy each.
+func alone(policy func() spillway.Policy) func(*sim.Host) (*spillway.Gate, error) {
+	return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil }
+}
+
+func newGradient2() spillway.Policy {
+	g := gradient2{limit: firstLimit}
+	return newLimit("gradient2", firstLimit, func(x sample) float64 {
+		g = stepGradient2(g, x)
+		return g.limit
+	})
+}
+
+func newVegas(rng *rand.Rand) spillway.Policy {
+	jitter := func() float64 { return 0.5 + rng.Float64()/2 }
+	v := vegas{limit: firstLimit, jitter: jitter()}
+	return newLimit("vegas", firstLimit, func(x sample) float64 {
+		v = stepVegas(v, x, jitter())
+		return v.limit
+	})
+}
+
+func newAIMD() spillway.Policy {
+	now := float64(firstLimit)
+	return newLimit("aimd", firstLimit, func(x sample) float64 {
+		now = stepAIMD(now, x)
+		return now
+	})
+}
+
+// shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.
+func shedding(name, options string) (func(*sim.Host) (*spillway.Gate, error), error) {
+	var o shedder.Options
+	for option := range strings.SplitSeq(options, ",") {
+		if option == "" {
+			continue
+		}
+		var err error
+		switch key, value, _ := strings.Cut(option, "="); key {
+		case "threshold":
+			o.CPUThreshold, err = strconv.ParseFloat(value, 64)
+		case "delay":
+			o.MaxDelay, err = time.ParseDuration(value)
+		case "cooldown":
+			o.CoolDown, err = time.ParseDuration(value)
+		default:
+			err = fmt.Errorf("unknown option %q; there are threshold, delay and cooldown", key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("policy %q: %w", name, err)
+		}
+	}
+	return func(h *sim.Host) (*spillway.Gate, error) {
+		o := o
+		o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
+		shed, err := shedder.New(&o)
+		if err != nil {
+			return nil, fmt.Errorf("policy %q: %w", name, err)
+		}
+		return spillway.New(shed), nil
+	}, nil
+}
