@@ -85,7 +85,6 @@ func full(b *testing.B) *shedder.Shedder {
 type fakeCPU struct {
 	usage, smoothed float64
 	err             error
-	samples         uint64
 }
 
 func (f *fakeCPU) Sample(now time.Time) stats.CPUSample {

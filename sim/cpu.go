@@ -101,10 +101,10 @@ func (p *processors) roll() {
 	if p.quota == 0 || p.e.now < p.periodEnd {
 		return
 	}
-	n := (p.e.now-p.periodEnd)/p.period + 1
+	n := int64(p.e.now-p.periodEnd)/int64(p.period) + 1
 	p.periods += uint64(n)
-	p.periodEnd += n * p.period
-	p.inPeriod = max(0, p.inPeriod-time.Duration(n)*time.Duration(p.quota*float64(p.period)))
+	p.periodEnd += time.Duration(n * int64(p.period))
+	p.inPeriod = max(0, p.inPeriod-time.Duration(float64(n)*p.quota*float64(p.period)))
 }
 
 // stop keeps all cores from starting anything for d, as a pause of the garbage collector does.

@@ -13,9 +13,6 @@ type engine struct {
 	events eventHeap
 }
 
-// epoch is where virtual time begins.
-var epoch = time.Unix(1_000_000_000, 0)
-
 type event struct {
 	at  time.Duration
 	seq uint64
@@ -30,13 +27,17 @@ func (e *engine) at(t time.Duration, f func()) {
 
 func (e *engine) after(d time.Duration, f func()) { e.at(e.now+d, f) }
 
+// epoch is where virtual time begins, in Unix seconds.
+const epoch = 1_000_000_000
+
 // time returns now as policies see it.
-func (e *engine) time() time.Time { return epoch.Add(e.now) }
+func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now) }
 
 // run runs the events up to the given time.
 func (e *engine) run(until time.Duration) {
 	for len(e.events) > 0 && e.events[0].at <= until {
-		next := heap.Pop(&e.events).(event)
+		next := e.events[0]
+		heap.Pop(&e.events)
 		e.now = next.at
 		next.run()
 	}
@@ -53,7 +54,11 @@ func (h eventHeap) Less(i, j int) bool {
 	}
 	return h[i].seq < h[j].seq
 }
-func (h *eventHeap) Push(x any) { *h = append(*h, x.(event)) }
+func (h *eventHeap) Push(x any) {
+	if ev, ok := x.(event); ok {
+		*h = append(*h, ev)
+	}
+}
 func (h *eventHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]

@@ -27,7 +27,6 @@ type call struct {
 	first   time.Duration // when it first asked
 	retries int
 	phase   int
-	settled bool
 }
 
 // Run plays s from seed. newGate is called once per host, and returns the gate that its requests enter; a nil gate admits

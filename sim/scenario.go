@@ -131,11 +131,11 @@ func (s *Scenario) validate() error {
 	m := &s.Machine
 	switch {
 	case m.Hosts < 1 || m.Cores < 1:
-		return fmt.Errorf("Machine.Hosts and Machine.Cores must be at least 1, got %d and %d", m.Hosts, m.Cores)
+		return fmt.Errorf("fields Machine.Hosts and Machine.Cores must be at least 1, got %d and %d", m.Hosts, m.Cores)
 	case m.Quota < 0 || m.QuotaPeriod < time.Millisecond:
-		return fmt.Errorf("Machine.Quota must not be negative and its period at least 1ms, got %v and %v", m.Quota, m.QuotaPeriod)
+		return fmt.Errorf("field Machine.Quota must not be negative and its period at least 1ms, got %v and %v", m.Quota, m.QuotaPeriod)
 	case len(s.Classes) == 0 || len(s.Phases) == 0:
-		return errors.New("Classes and Phases must not be empty")
+		return errors.New("there must be Classes and Phases")
 	}
 	for _, c := range s.Classes {
 		if c.Share <= 0 {

@@ -159,10 +159,10 @@ func TestShedderFollowsACapacityThatIsHalved(t *testing.T) {
 
 func TestScenariosThatCannotBe(t *testing.T) {
 	for want, spoil := range map[string]func(*sim.Scenario){
-		"Classes and Phases must not be empty":                             func(s *sim.Scenario) { s.Classes = nil },
-		`class "all": Share must be positive, got -1`:                      func(s *sim.Scenario) { s.Classes[0].Share = -1 },
-		`class "all": pool "x" has no slots`:                               func(s *sim.Scenario) { s.Classes[0].Stages[0].During = "x" },
-		"Machine.Hosts and Machine.Cores must be at least 1, got -1 and 2": func(s *sim.Scenario) { s.Machine.Hosts = -1 },
+		"there must be Classes and Phases":                                        func(s *sim.Scenario) { s.Classes = nil },
+		`class "all": Share must be positive, got -1`:                             func(s *sim.Scenario) { s.Classes[0].Share = -1 },
+		`class "all": pool "x" has no slots`:                                      func(s *sim.Scenario) { s.Classes[0].Stages[0].During = "x" },
+		"fields Machine.Hosts and Machine.Cores must be at least 1, got -1 and 2": func(s *sim.Scenario) { s.Machine.Hosts = -1 },
 	} {
 		s := sim.Step(2)
 		spoil(&s)

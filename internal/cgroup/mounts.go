@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -125,10 +126,5 @@ func (m mount) has(controller string) bool {
 	if controller == "" {
 		return m.controllers == nil
 	}
-	for _, c := range m.controllers {
-		if c == controller {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.controllers, controller)
 }

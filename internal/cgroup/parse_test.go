@@ -79,7 +79,7 @@ func FuzzParseCPUList(f *testing.F) {
 		}
 		// What is accepted means what a plain reading of it means: count the members one by one.
 		members := map[int]bool{}
-		for _, part := range strings.Split(strings.TrimSpace(string(b)), ",") {
+		for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
 			var lo, hi int
 			switch k, _ := fmt.Sscanf(part, "%d-%d", &lo, &hi); k {
 			case 0:
