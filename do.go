@@ -9,7 +9,7 @@ import (
 //
 //   - Success if fn returns nil,
 //   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is nobody's failure),
-//   - Dropped if fn returns an error that wraps context.DeadlineExceeded,
+//   - Dropped if the deadline of ctx has passed, or fn's error wraps context.DeadlineExceeded,
 //   - Failure for any other error, and for a panic, which passes through untouched.
 func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) error) error {
 	permit, err := gate.Enter(ctx, r)
@@ -28,7 +28,7 @@ func outcomeOf(ctx context.Context, err error) Outcome {
 		return Success
 	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, ErrRejected):
 		return Ignored
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return Dropped
 	}
 	return Failure

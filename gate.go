@@ -42,7 +42,8 @@ func New(policies ...Policy) *Gate {
 
 // Enter asks every policy whether r may run. If all admit it, the caller owes the Permit one [Permit.Done]. Otherwise
 // nothing is owed and the error is the *[Rejection] of the policy that refused, which matches [ErrRejected], or
-// ctx.Err() if ctx had ended or ended while r waited in a policy that queues.
+// ctx.Err() if ctx had ended or ended while r waited in a policy that queues; the Permit is then zero, and its Done does
+// nothing.
 //
 // If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits.
 func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {

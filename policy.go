@@ -14,7 +14,8 @@ type Policy interface {
 	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r and
 	// Ticket. Any other error refuses r, changes nothing and owes no Done: it is a *[Rejection], or ctx.Err() from a
 	// Policy that queues. The time of the decision is r.Arrived, which is never zero here. Admit does not allocate, and
-	// does not block unless its Policy is documented to queue.
+	// does not block unless its Policy is documented to queue. Neither Admit nor Done panics: what other policies gave
+	// would be lost.
 	Admit(ctx context.Context, r Request) (Ticket, error)
 	// Done ends the request that Admit admitted as t, at the time r.Arrived plus res.Latency. Outcome [Refused] means
 	// that a later Policy turned r away, so that r never ran: give back what Admit took and learn nothing.
@@ -43,10 +44,11 @@ type Request struct {
 	Key string
 	// Priority says who goes first when there is not room for all.
 	Priority Priority
-	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1.
+	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost makes no room.
 	Cost int
 	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
-	// then follows a step of the system's within a second.
+	// then follows a step of the system's within a second. A caller who sets it keeps the time: waits in a [Queuer] are
+	// then not told apart from latency.
 	Arrived time.Time
 }
 
@@ -82,7 +84,8 @@ func (p Priority) String() string {
 // A Result says how an admitted request went.
 type Result struct {
 	Outcome Outcome
-	// Latency is the time from Request.Arrived to Done: never negative, and without the waits in queueing policies.
+	// Latency is the time from Request.Arrived to Done: never negative. What the request waited in a [Queuer] that was
+	// asked earlier is not part of it, since the request arrived here only then.
 	Latency time.Duration
 	// RetryAfter is for how long downstream asked to be left alone, such as by the Retry-After of a 503; 0 if it did not.
 	RetryAfter time.Duration

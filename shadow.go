@@ -7,7 +7,8 @@ import (
 )
 
 // Shadow returns a Policy that asks p about every request, counts what p would have refused, and refuses nothing: a dry
-// run on live traffic. A request that p refused runs unseen by p, so what p learns is what it would have let in.
+// run on live traffic. A request that p refused runs unseen by p, so what p learns is what it would have let in. A [Queuer]
+// is no fit: its requests would wait for an answer that does not matter.
 func Shadow(p Policy) *ShadowPolicy {
 	if p == nil {
 		panic("spillway: Shadow: policy is nil")
