@@ -4,7 +4,12 @@
 //	go run ./examples/simulate
 //	go run ./examples/simulate -scenario step -load 10 -policies spillway,fixed:8,gradient2 -json figures.json -report page.html
 //	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,delay=50ms
+//	go run ./examples/simulate -trace yesterday.csv -scale 2 -cores 4 -policies spillway,spillway:threshold=0.8
 //	go run ./examples/simulate -list
+//
+// A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay keeps the rate second by second, times
+// -scale, and draws what each request needs from the recorded ones. Its load is that of the busiest
+// second; what is refused in the seconds after it counts as wrongly refused if these ask for no more than the capacity.
 //
 // The same seed gives the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
 package main
@@ -39,6 +44,11 @@ type settings struct {
 	seed               uint64
 	json, report       string
 	list               bool
+
+	trace  string
+	scale  float64
+	cores  int
+	useful time.Duration
 }
 
 func parse(args []string, usage io.Writer) (settings, error) {
@@ -52,6 +62,10 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
 	flags.StringVar(&s.report, "report", "", "`FILE` to write an HTML page with charts to")
 	flags.BoolVar(&s.list, "list", false, "show the scenarios and end")
+	flags.StringVar(&s.trace, "trace", "", "`FILE` with a recorded trace that is played instead of a scenario")
+	flags.Float64Var(&s.scale, "scale", 1, "with -trace: how many times the recorded rate")
+	flags.IntVar(&s.cores, "cores", 2, "with -trace: processors of the service")
+	flags.DurationVar(&s.useful, "useful", 250*time.Millisecond, "with -trace: an answer after it is worth nothing; clients give up after four times as long")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -73,7 +87,12 @@ func run(args []string, out, usage io.Writer) error {
 		list(out, s.load)
 		return nil
 	}
-	scenario, err := find(s.scenario, s.load)
+	var scenario sim.Scenario
+	if s.trace != "" {
+		scenario, s.load, err = replayed(s)
+	} else {
+		scenario, err = find(s.scenario, s.load)
+	}
 	if err != nil {
 		return err
 	}
@@ -88,7 +107,7 @@ func run(args []string, out, usage io.Writer) error {
 func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) error {
 	f := figures{Results: []figure{}}
 	var results []*sim.Result
-	fmt.Fprintf(out, "%s at %v times the capacity, %v of virtual time for each policy\n\n", scenario.Name, s.load, length(scenario))
+	fmt.Fprintf(out, "%s at %.4g times the capacity, %v of virtual time for each policy\n\n", scenario.Name, s.load, length(scenario))
 	head(out, all)
 	for _, c := range all {
 		r, err := sim.Run(scenario, s.seed, c.gate)

@@ -28,7 +28,7 @@ func writePage(s settings, all []contender, results []*sim.Result) error {
 		inFlight.Lines = append(inFlight.Lines, report.Line{Name: all[i].name, Y: within, Role: role})
 	}
 	page := &report.Page{
-		Title: fmt.Sprintf("%s at %v times the capacity", results[0].Scenario, s.load),
+		Title: fmt.Sprintf("%s at %.4g times the capacity", results[0].Scenario, s.load),
 		Lead:  "The policies that serve production, in virtual time: answers that came in time, as a share of what the service can carry.",
 		Sections: []report.Section{
 			{Bars: []report.BarGroup{bars}, Table: table, Charts: []report.Chart{useful, inFlight}},
