@@ -39,7 +39,7 @@ func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.in
 
 func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
 	t.Helper()
-	if raceEnabled && s.Name != "retry-storm" {
+	if s.Name != "retry-storm" && (raceEnabled || testing.Short()) {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	r, err := sim.Run(s, seed, gate)
@@ -70,7 +70,7 @@ func TestModelIsAnMM2Queue(t *testing.T) {
 	s := sim.Steady(0.7)
 	s.Phases[0].For = 30 * time.Minute
 	s.Client.Useful = time.Second
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	var sum, n float64
