@@ -45,16 +45,15 @@ func ExampleNewTransport() {
 }
 
 func ExampleTransportOptions() {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "30")
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
+	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
 	o := &httpgate.TransportOptions{
+		Request: func(r *http.Request) spillway.Request {
+			return spillway.Request{Key: httpgate.HostKey(r), Priority: spillway.Critical}
+		},
 		Outcome: func(r *http.Request, res *http.Response, err error) spillway.Outcome {
-			if res != nil {
-				// Where a breaker is told for how long to stay away.
-				fmt.Println("leave it alone for", httpgate.RetryAfter(res.Header, time.Now()))
+			if res != nil && res.StatusCode == http.StatusNotFound {
+				return spillway.Failure // this server has everything, unless it is broken
 			}
 			return httpgate.DefaultTransportOutcome(r, res, err)
 		},
@@ -65,10 +64,19 @@ func ExampleTransportOptions() {
 		panic(err)
 	}
 	res.Body.Close()
-	fmt.Println("dropped", gate.Stats().Dropped)
+	fmt.Println("failed", gate.Stats().Failed)
+	// Output: failed 1
+}
+
+func ExampleRetryAfter() {
+	now := time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
+	for _, value := range []string{"120", "Sat, 21 Nov 2026 12:00:30 GMT", "soon"} {
+		fmt.Println(httpgate.RetryAfter(http.Header{"Retry-After": {value}}, now))
+	}
 	// Output:
-	// leave it alone for 30s
-	// dropped 1
+	// 2m0s
+	// 30s
+	// 0s
 }
 
 func ExampleRetryBudget() {

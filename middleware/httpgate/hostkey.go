@@ -11,10 +11,10 @@ import (
 // A key per host is as good as its hosts: if they come from outside, use a policy that bounds its keys.
 func HostKey(r *http.Request) string {
 	host := r.URL.Host
-	switch {
-	case strings.EqualFold(r.URL.Scheme, "https"):
+	switch r.URL.Scheme {
+	case "https":
 		host = strings.TrimSuffix(host, ":443")
-	case strings.EqualFold(r.URL.Scheme, "http"):
+	case "http":
 		host = strings.TrimSuffix(host, ":80")
 	}
 	host = strings.TrimSuffix(host, ":")

@@ -1,7 +1,6 @@
 package httpgate_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,13 +12,6 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
-
-// results keeps what a policy is told.
-type results struct{ got []spillway.Result }
-
-func (*results) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
-
-func (p *results) Done(_ spillway.Request, _ spillway.Ticket, r spillway.Result) { p.got = append(p.got, r) }
 
 func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 	for _, tt := range []struct {
@@ -39,7 +31,7 @@ func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = io.WriteString(w, "busy")
 		}))
-		policy := &results{}
+		policy := &recorder{}
 		client := &http.Client{Transport: httpgate.Transport(spillway.New(policy), nil, nil)}
 		res, err := client.Get(server.URL)
 		require.NoError(t, err)
@@ -47,7 +39,7 @@ func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		server.Close()
-		require.Len(t, policy.got, 1)
-		require.Equal(t, tt.want, policy.got[0].RetryAfter, "%d, Retry-After: %s", tt.status, tt.header)
+		require.Len(t, policy.results, 1)
+		require.Equal(t, tt.want, policy.results[0].RetryAfter, "%d, Retry-After: %s", tt.status, tt.header)
 	}
 }

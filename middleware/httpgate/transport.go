@@ -57,10 +57,9 @@ type TransportOptions struct {
 	Request func(r *http.Request) spillway.Request
 
 	// Outcome says how a call went. It is asked once when there is a response (err is nil) or an error (res is nil). If
-	// that was a Success, it is asked once more if the body breaks off, with both.
+	// that was a Success, it is asked once more if the body breaks off, with both. If a response was Dropped, its
+	// [RetryAfter] goes to the policies with the outcome.
 	// If Outcome is nil, it is [DefaultTransportOutcome].
-	//
-	// It is also the place to tell a breaker that the server asked to be left alone, see [RetryAfter].
 	Outcome func(r *http.Request, res *http.Response, err error) spillway.Outcome
 
 	// FairChance is how much time a call must have had, when it was admitted, for a passed deadline to be held against the

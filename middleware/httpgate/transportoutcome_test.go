@@ -121,6 +121,17 @@ func TestDeadlineIsSeenThoughTheTimerOfTheContextIsLate(t *testing.T) {
 	_, _ = transport(t, failing(errBroken), nil, p).RoundTrip(r)
 	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes(), "it had no fair chance")
 	require.Equal(t, spillway.Failure, httpgate.DefaultTransportOutcome(r, nil, errBroken), "it was no cancellation")
+
+	_, err := transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
+	require.NoError(t, err)
+	require.Equal(t, spillway.Success, p.outcomes()[1], "answered all the same")
+}
+
+func TestDeadlineAfterACancellationChangesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := outgoing(lateContext{ctx}, nil)
+	require.Equal(t, spillway.Ignored, httpgate.DefaultTransportOutcome(r, nil, errBroken))
 }
 
 func TestClientTimeoutIsADeadline(t *testing.T) {
@@ -190,6 +201,8 @@ func TestContextThatEndsFreesThePlaceOfAResponseNobodyReads(t *testing.T) {
 			rt := transport(t, responding(status, newBody("text", io.EOF)), nil, p)
 			res, err := rt.RoundTrip(outgoing(ctx, nil))
 			require.NoError(t, err)
+			_, err = res.Body.Read(make([]byte, 1))
+			require.NoError(t, err)
 			require.Equal(t, 1, p.inFlight())
 			cancel()
 			synctest.Wait()
@@ -198,6 +211,37 @@ func TestContextThatEndsFreesThePlaceOfAResponseNobodyReads(t *testing.T) {
 			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
 		})
 	}
+}
+
+// watchedContext counts who waits for its end.
+type watchedContext struct {
+	context.Context
+	waiting *int
+}
+
+// Value hides the context inside, which would be waited for directly.
+func (watchedContext) Value(any) any { return nil }
+
+func (c watchedContext) AfterFunc(func()) (stop func() bool) {
+	*c.waiting++
+	return func() bool {
+		*c.waiting--
+		return true
+	}
+}
+
+func TestNobodyWaitsForTheContextOfAResponseThatWasRead(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting := 0
+	rt := transport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return responding(http.StatusOK, newBody("", io.EOF)).RoundTrip(r)
+	}), nil)
+	res, err := rt.RoundTrip(outgoing(watchedContext{parent, &waiting}, nil))
+	require.NoError(t, err)
+	require.Equal(t, 1, waiting)
+	_, _ = io.ReadAll(res.Body)
+	require.Zero(t, waiting)
 }
 
 func TestLatencyLastsToTheEndOfTheBody(t *testing.T) {
@@ -239,9 +283,9 @@ func TestHostKeyIsNormalised(t *testing.T) {
 		"http://127.0.0.1:8080/path?q=:80": "127.0.0.1:8080",
 	} {
 		p := &recorder{}
-		r, err := http.NewRequest(http.MethodGet, address, nil)
+		u, err := url.Parse(address)
 		require.NoError(t, err)
-		_, err = transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
+		_, err = transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(&http.Request{URL: u})
 		require.NoError(t, err)
 		require.Equal(t, want, p.requests[0].Key, address)
 	}
@@ -356,6 +400,13 @@ func TestInvalidRetryBudgetOptionsAreNamed(t *testing.T) {
 	b.Record(spillway.Failure)
 	b.Record(spillway.Success)
 	require.InDelta(t, 999.123, b.Tokens(), 1e-9, "three decimals count")
+
+	b, err = httpgate.NewRetryBudget(&httpgate.RetryBudgetOptions{TokenRatio: 1.001}) // 1.001 * 1000 < 1001
+	require.NoError(t, err)
+	b.Record(spillway.Failure)
+	b.Record(spillway.Failure)
+	b.Record(spillway.Success)
+	require.InDelta(t, 9.001, b.Tokens(), 1e-9)
 }
 
 func TestRetryBudgetHearsOfEveryCallOnce(t *testing.T) {
