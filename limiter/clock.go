@@ -1,0 +1,43 @@
+package limiter
+
+import "time"
+
+// horizon bounds how far from the making of a limit an instant may be, and every wait: 73 years in ns.
+const horizon = 1 << 61
+
+// never is the wait for what will not come.
+const never = time.Duration(1<<63 - 1)
+
+// readClock is where methods without a time argument read it. A Policy does not call it.
+func readClock() time.Time {
+	return time.Now() //nolint:forbidigo // what is called directly, and not by a Gate, stands at the edge
+}
+
+// A clock turns times into ns since a horizon before the limit was made: from 0, before which nothing was, to 2 × horizon, to
+// which another horizon can be added. Times with a monotonic reading differ by it, so that a step of the wall clock
+// changes nothing.
+type clock struct{ base time.Time }
+
+func newClock() clock { return clock{base: readClock()} }
+
+func (c *clock) ns(t time.Time) int64 {
+	return min(max(int64(t.Sub(c.base)), -horizon), horizon) + horizon
+}
+
+// now returns the ns of this moment, by the cheaper of the two ways to read a clock.
+func (c *clock) now() int64 {
+	return int64(c.elapsed()) + horizon
+}
+
+// elapsed returns the time since the clock was made.
+func (c *clock) elapsed() time.Duration {
+	return time.Since(c.base) //nolint:forbidigo // as in readClock
+}
+
+func (c *clock) moment(t time.Time) moment { return moment{ns: c.ns(t), t: t} }
+
+// A moment is one instant in the two forms that limits need.
+type moment struct {
+	ns int64     // as the clock counts
+	t  time.Time // for the calendar
+}

@@ -1,0 +1,98 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/policytest"
+)
+
+// makers returns a constructor of each limit, small enough to refuse soon.
+func makers() map[string]func() spillway.Policy {
+	bucket := func() *Bucket { return spillway.Must(NewBucket(&BucketOptions{Rate: Per(10, time.Second), Burst: 7})) }
+	odd := func() *Bucket { return spillway.Must(NewBucket(&BucketOptions{Rate: Per(7, time.Minute), Burst: 5})) }
+	window := func() *FixedWindow {
+		return spillway.Must(NewFixedWindow(&FixedWindowOptions{Limit: 9, Period: time.Minute}))
+	}
+	day := func() *FixedWindow {
+		return spillway.Must(NewFixedWindow(&FixedWindowOptions{Limit: 9, Calendar: EveryDay}))
+	}
+	sliding := func() *SlidingWindow {
+		return spillway.Must(NewSlidingWindow(&SlidingWindowOptions{Limit: 9, Window: time.Minute}))
+	}
+	log := func() *SlidingLog {
+		return spillway.Must(NewSlidingLog(&SlidingLogOptions{Limit: 9, Window: time.Minute}))
+	}
+	warm := func() *WarmUp {
+		return spillway.Must(NewWarmUp(&WarmUpOptions{Rate: Per(10, time.Second), WarmUp: 10 * time.Second}))
+	}
+	concurrency := func() *Concurrency { return spillway.Must(NewConcurrency(&ConcurrencyOptions{Limit: 9})) }
+	keyed := func(like Limit, maxKeys int) spillway.Policy {
+		return spillway.Must(NewKeyed(&KeyedOptions{Like: like, MaxKeys: maxKeys}))
+	}
+	return map[string]func() spillway.Policy{
+		"Bucket":     func() spillway.Policy { return bucket() },
+		"odd Bucket": func() spillway.Policy { return odd() },
+		"no refill": func() spillway.Policy {
+			return spillway.Must(NewBucket(&BucketOptions{Rate: Per(0, time.Second), Burst: 5}))
+		},
+		"Policer": func() spillway.Policy {
+			return spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(3, time.Second), Capacity: 4}))
+		},
+		"FixedWindow":   func() spillway.Policy { return window() },
+		"calendar":      func() spillway.Policy { return day() },
+		"SlidingWindow": func() spillway.Policy { return sliding() },
+		"SlidingLog":    func() spillway.Policy { return log() },
+		"WarmUp":        func() spillway.Policy { return warm() },
+		"Concurrency":   func() spillway.Policy { return concurrency() },
+		"XTime": func() spillway.Policy {
+			return spillway.Must(NewXTime(rate.NewLimiter(10, 7), ""))
+		},
+		"Keyed Bucket":        func() spillway.Policy { return keyed(bucket(), 0) },
+		"Keyed overflow":      func() spillway.Policy { return keyed(bucket(), 1) },
+		"Keyed FixedWindow":   func() spillway.Policy { return keyed(window(), 0) },
+		"Keyed calendar":      func() spillway.Policy { return keyed(day(), 0) },
+		"Keyed SlidingWindow": func() spillway.Policy { return keyed(sliding(), 0) },
+		"Keyed SlidingLog":    func() spillway.Policy { return keyed(log(), 0) },
+		"Keyed WarmUp":        func() spillway.Policy { return keyed(warm(), 0) },
+		"Keyed Concurrency":   func() spillway.Policy { return keyed(concurrency(), 0) },
+	}
+}
+
+// queuers returns a constructor of each limit that queues.
+func queuers() map[string]func() spillway.Policy {
+	shaper := func() *Shaper {
+		return spillway.Must(NewShaper(&ShaperOptions{Rate: Per(5, time.Second), Slack: 3, MaxQueue: 5}))
+	}
+	queue := func(o Order) *Queue {
+		return spillway.Must(NewQueue(&QueueOptions{Limit: 5, MaxQueue: 4, MaxWait: 50 * time.Millisecond, Order: o}))
+	}
+	registry := func(build func() Member, maxKeys int) spillway.Policy {
+		return spillway.Must(NewRegistry(&RegistryOptions{New: func(string) (Member, error) { return build(), nil }, MaxKeys: maxKeys}))
+	}
+	return map[string]func() spillway.Policy{
+		"Shaper":            func() spillway.Policy { return shaper() },
+		"Queue FIFO":        func() spillway.Policy { return queue(FIFO) },
+		"Queue LIFO":        func() spillway.Policy { return queue(LIFO) },
+		"Queue Adaptive":    func() spillway.Policy { return queue(Adaptive) },
+		"Registry Queue":    func() spillway.Policy { return registry(func() Member { return queue(FIFO) }, 0) },
+		"Registry Shaper":   func() spillway.Policy { return registry(func() Member { return shaper() }, 0) },
+		"Registry overflow": func() spillway.Policy { return registry(func() Member { return queue(FIFO) }, 1) },
+	}
+}
+
+func TestContract(t *testing.T) {
+	for name, newPolicy := range makers() {
+		t.Run(name, func(t *testing.T) {
+			policytest.RunOptions(t, newPolicy, &policytest.Options{Burst: 256})
+		})
+	}
+	for name, newPolicy := range queuers() {
+		t.Run(name, func(t *testing.T) {
+			policytest.RunOptions(t, newPolicy, &policytest.Options{Burst: 128})
+		})
+	}
+}

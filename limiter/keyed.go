@@ -1,0 +1,218 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// DefaultMaxKeys is the default of [KeyedOptions.MaxKeys].
+const DefaultMaxKeys = 1 << 20
+
+// maxMaxKeys bounds MaxKeys.
+const maxMaxKeys = 1 << 30
+
+// A Limit is a limit of this package that can be kept per key by a [Keyed]: a *[Bucket], *[Policer], *[FixedWindow],
+// *[SlidingWindow], *[SlidingLog], *[WarmUp] or *[Concurrency]. For those that queue there is a [Registry].
+type Limit interface {
+	spillway.Policy
+	// keyed returns a set of limits like this one, or nil if it is a zero value.
+	keyed(maxKeys int) keyedLimits
+}
+
+// A Keyed keeps a limit of the same kind for each [spillway.Request.Key]: 100 per second for every tenant.
+//
+// It holds at most MaxKeys keys, and takes 32 to 90 bytes for each that has a Bucket; more for limits that remember more. It
+// forgets a key only when its limit is as good as new, so nobody gets a fresh bucket early by inventing keys or by
+// waiting. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
+// which there are up to 256. So whoever invents keys, however many, neither makes it grow nor loosens anybody's limit. To
+// limit all keys together, put another limit in the [spillway.Gate].
+//
+// It is made by [NewKeyed]; the zero Keyed denies everything. All methods may be called concurrently: keys are spread over
+// shards with a lock each. It owns no goroutine and needs no Close.
+type Keyed struct {
+	clock clock
+	keys  keyedLimits // nil in the zero value
+}
+
+// KeyedOptions tune a [Keyed]. Like has to be set.
+type KeyedOptions struct {
+	// Like is what the limit of each key is like. Its settings and its name count; what was taken from it does not.
+	Like Limit
+	// MaxKeys is how many keys have a limit of their own at once, at most 2^30. If MaxKeys is 0, it is 2^20.
+	MaxKeys int
+}
+
+// KeyedStats is a snapshot of a [Keyed]. Its counts are of all keys together.
+type KeyedStats struct {
+	Stats
+	Keys       int64 // that have a limit of their own now
+	MaxKeys    int64
+	Forgotten  int64 // keys whose limit was as good as new when room was needed
+	Overflowed int64 // requests of keys that shared a limit, since there was no room for one of their own
+}
+
+// NewKeyed returns a Keyed that knows no keys. The error names the field that cannot be right.
+func NewKeyed(o *KeyedOptions) (*Keyed, error) {
+	var opts KeyedOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.MaxKeys == 0 {
+		opts.MaxKeys = DefaultMaxKeys
+	}
+	if opts.MaxKeys < 1 || opts.MaxKeys > maxMaxKeys {
+		return nil, fmt.Errorf("limiter: Keyed: MaxKeys must be in 1..2^30, got %d", opts.MaxKeys)
+	}
+	if opts.Like == nil {
+		return nil, errors.New("limiter: Keyed: Like must be set, got nil")
+	}
+	k := &Keyed{clock: newClock(), keys: opts.Like.keyed(opts.MaxKeys)}
+	if k.keys == nil {
+		return nil, errors.New("limiter: Keyed: Like must be made by its constructor, got a zero value")
+	}
+	return k, nil
+}
+
+// Admit takes the cost of r from the limit of its key, at its arrival. It never waits.
+func (k *Keyed) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	m, n := k.clock.moment(r.Arrived), costOf(&r)
+	if k.keys == nil {
+		return 0, errZero
+	}
+	wait, stamp, v := k.keys.take(m, r.Key, n, 0)
+	if v == taken {
+		return spillway.Ticket(stamp), nil
+	}
+	return 0, k.keys.refusal(m, n, wait, v)
+}
+
+// Done gives back what r took: if it was [spillway.Refused], or, from a [Concurrency], however it went.
+func (k *Keyed) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if k.keys != nil && (res.Outcome == spillway.Refused || k.keys.lends()) {
+		k.keys.giveBack(k.clock.moment(r.Arrived), r.Key, uint64(t), costOf(&r))
+	}
+}
+
+// Allow takes one token of a key now, if there is one, and reports whether there was. From a [Concurrency] it takes a place,
+// which the caller gives back with Refund.
+func (k *Keyed) Allow(key string) bool {
+	if k.keys == nil {
+		return false
+	}
+	m := moment{ns: k.clock.now()}
+	if k.keys.calendar() {
+		m = k.clock.moment(readClock())
+	}
+	_, _, v := k.keys.take(m, key, 1, 0)
+	return v == taken
+}
+
+// AllowAt takes n tokens of a key at now if there are as many, and returns nil. Otherwise it takes none and returns the
+// *[spillway.Rejection] that says when to try again, or a *[CostError] if n is negative or can never pass.
+func (k *Keyed) AllowAt(now time.Time, key string, n int) error {
+	_, err := k.ReserveAt(now, key, n, 0)
+	return err
+}
+
+// Wait takes n tokens of a key and returns when their time has come, as [Bucket.Wait] does.
+func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := readClock()
+	res, err := k.ReserveAt(now, key, n, patience(ctx, now))
+	if err != nil {
+		return err
+	}
+	return res.sleep(ctx)
+}
+
+// Reserve is [Keyed.ReserveAt] now.
+func (k *Keyed) Reserve(key string, n int, maxWait time.Duration) (Reservation, error) {
+	return k.ReserveAt(readClock(), key, n, maxWait)
+}
+
+// ReserveAt takes n tokens of a key at now, or before they are there if they will be within maxWait, as [Bucket.ReserveAt]
+// does.
+func (k *Keyed) ReserveAt(now time.Time, key string, n int, maxWait time.Duration) (Reservation, error) {
+	if k.keys == nil {
+		return Reservation{}, errZero
+	}
+	m := k.clock.moment(now)
+	wait, stamp, v := k.keys.take(m, key, int64(n), int64(min(max(maxWait, 0), horizon)))
+	if v == taken {
+		return Reservation{from: k, key: key, n: int64(n), stamp: stamp, delay: time.Duration(wait)}, nil
+	}
+	rej := k.keys.refusal(m, int64(n), wait, v)
+	if v == impossible {
+		limit := int(min(k.keys.max(), math.MaxInt))
+		return Reservation{}, &CostError{Limit: rej.Policy, Cost: n, Max: limit, rejection: rej}
+	}
+	return Reservation{}, rej
+}
+
+func (k *Keyed) cancel(now time.Time, r Reservation) {
+	k.keys.giveBack(k.clock.moment(now), r.key, r.stamp, r.n)
+}
+
+// Refund is [Keyed.RefundAt] now.
+func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
+
+// RefundAt gives back n tokens of a key that were taken and not used. It does nothing if n is not positive, or if the key has
+// no limit of its own.
+func (k *Keyed) RefundAt(now time.Time, key string, n int) {
+	if k.keys != nil && n > 0 {
+		k.keys.giveBack(k.clock.moment(now), key, noStamp, int64(n))
+	}
+}
+
+// Peek returns what a key could take now, and takes nothing.
+func (k *Keyed) Peek(key string) State { return k.PeekAt(readClock(), key) }
+
+// PeekAt is Peek at now.
+func (k *Keyed) PeekAt(now time.Time, key string) State {
+	if k.keys == nil {
+		return State{}
+	}
+	return k.keys.peek(k.clock.moment(now), key)
+}
+
+// SetLimit is [Keyed.SetLimitAt] now.
+func (k *Keyed) SetLimit(like Limit) error { return k.SetLimitAt(readClock(), like) }
+
+// SetLimitAt makes the limits of all keys like another of the same kind from now on. What has been taken counts, as when the
+// limit of one is set. It visits every key while nobody else can, which takes some 10 ms for a million. The error says that
+// like cannot be right, and then nothing has changed.
+func (k *Keyed) SetLimitAt(now time.Time, like Limit) error {
+	if k.keys == nil {
+		return nil
+	}
+	if like == nil || !k.keys.setLimit(k.clock.moment(now), like) {
+		return fmt.Errorf("limiter: Keyed: SetLimit: like must be a limit of the same kind, got %T", like)
+	}
+	return nil
+}
+
+// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Bucket.Quota] does, for the key of r.
+func (k *Keyed) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	if k.keys == nil {
+		return "", 0, 0, 0, 0
+	}
+	s := k.PeekAt(now, r.Key)
+	return k.keys.name(), s.Limit, s.Remaining, k.keys.window(), s.NextIn
+}
+
+// Stats returns a snapshot. It visits every shard, so it is for metrics rather than for requests.
+func (k *Keyed) Stats() KeyedStats {
+	if k.keys == nil {
+		return KeyedStats{}
+	}
+	return k.keys.stats()
+}
+
+var _ spillway.Policy = (*Keyed)(nil)

@@ -1,0 +1,173 @@
+package limiter
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// keyedLimits is what a Keyed does, whatever the state of a key is.
+type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, kind by kind
+	take(m moment, key string, n, maxWait int64) (wait int64, stamp uint64, v verdict)
+	giveBack(m moment, key string, stamp uint64, n int64)
+	refusal(m moment, n, wait int64, v verdict) *spillway.Rejection
+	peek(m moment, key string) State
+	setLimit(m moment, like Limit) bool
+	stats() KeyedStats
+	name() string
+	max() int64
+	window() time.Duration
+	calendar() bool // the wall clock matters
+	lends() bool    // what is taken is given back in any case
+}
+
+// sharedBit marks a stamp of what was taken from the limit that new keys share.
+const sharedBit = 1 << 63
+
+// A keyed is a table of states with one core.
+type keyed[S any] struct {
+	*table[S]
+	core   atomic.Pointer[core[S]]
+	reject *rejections
+	ends   *countdown // as in limit; nil if each key has windows of its own
+	wall   bool
+	lent   bool
+}
+
+func (l *limit[S]) keyed(maxKeys int) keyedLimits {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core == nil {
+		return nil
+	}
+	k := &keyed[S]{table: newTable[S](maxKeys), reject: l.reject, wall: l.calendar}
+	if l.calendar {
+		k.ends = l.ends
+	}
+	c := l.core
+	k.core.Store(&c)
+	return k
+}
+
+func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, stamp uint64, v verdict) {
+	sh, id := k.lock(key)
+	c := *k.core.Load() // under the lock of the shard, so that state and core are of the same time
+	if n < 0 || n > c.max() {
+		sh.counts.impossible++
+		sh.mu.Unlock()
+		return 0, 0, impossible
+	}
+	s, mark := sh.find(id), uint64(0)
+	if s == nil {
+		sh.forget(k.table, m.ns, func(s *S) bool { return c.idle(s, m) })
+		m.ns = max(m.ns, sh.last) // a stale clock does not find a fresh state where another was forgotten
+		if s = sh.insert(k.table, id); s == nil {
+			s, mark = &sh.shared, sharedBit
+			sh.tally.overflowed++
+		}
+	}
+	ok := n == 0
+	if !ok {
+		wait, stamp, ok = c.take(&s.state, m, n, maxWait)
+	}
+	if ok {
+		sh.counts.admitted++
+		sh.mu.Unlock()
+		return wait, stamp | mark, taken
+	}
+	sh.counts.refused++
+	sh.mu.Unlock()
+	return wait, 0, refused
+}
+
+func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
+	sh, id := k.lock(key)
+	defer sh.mu.Unlock()
+	c := *k.core.Load()
+	s := sh.find(id)
+	if stamp != noStamp && stamp&sharedBit != 0 {
+		s, stamp = &sh.shared, stamp&^sharedBit
+	}
+	if s == nil || n < 0 {
+		return
+	}
+	if !k.lent {
+		n = min(n, c.max()) // it may have been lowered
+	}
+	c.giveBack(&s.state, m, stamp, n)
+	sh.counts.returned++
+}
+
+func (k *keyed[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
+	switch {
+	case v == impossible:
+		return k.reject.cost(n)
+	case k.ends != nil && wait < horizon:
+		return k.ends.until(k.reject, m.ns, m.ns+wait)
+	}
+	return k.reject.after(time.Duration(wait))
+}
+
+func (k *keyed[S]) peek(m moment, key string) State {
+	sh, id := k.lock(key)
+	defer sh.mu.Unlock()
+	c := *k.core.Load()
+	if s := sh.find(id); s != nil {
+		return c.peek(&s.state, m)
+	}
+	if k.keys.Load() >= k.table.max {
+		return c.peek(&sh.shared.state, m)
+	}
+	return c.peek(new(S), m)
+}
+
+// setLimit holds all locks while it changes the core, since a state of one is nothing to another.
+func (k *keyed[S]) setLimit(m moment, like Limit) bool {
+	l, ok := like.(interface{ coreOf() core[S] })
+	if !ok {
+		return false
+	}
+	next := l.coreOf()
+	for i := range k.shards {
+		k.shards[i].mu.Lock()
+		defer k.shards[i].mu.Unlock()
+	}
+	old := *k.core.Load()
+	if next == nil || !next.follows(old) {
+		return false
+	}
+	k.each(func(s *S) { next.adopt(s, m, old) })
+	k.core.Store(&next)
+	return true
+}
+
+func (l *limit[S]) coreOf() core[S] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.core
+}
+
+func (k *keyed[S]) stats() KeyedStats {
+	st := KeyedStats{Keys: k.keys.Load(), MaxKeys: k.table.max}
+	var sum counts
+	for i := range k.shards {
+		sh := &k.shards[i]
+		sh.mu.Lock()
+		sum.admitted += sh.counts.admitted
+		sum.refused += sh.counts.refused
+		sum.impossible += sh.counts.impossible
+		sum.returned += sh.counts.returned
+		st.Forgotten += sh.tally.forgotten
+		st.Overflowed += sh.tally.overflowed
+		sh.mu.Unlock()
+	}
+	st.Stats = sum.stats(k.reject.policy, 0)
+	return st
+}
+
+func (k *keyed[S]) name() string          { return k.reject.policy }
+func (k *keyed[S]) max() int64            { return (*k.core.Load()).max() }
+func (k *keyed[S]) window() time.Duration { return (*k.core.Load()).window() }
+func (k *keyed[S]) calendar() bool        { return k.wall }
+func (k *keyed[S]) lends() bool           { return k.lent }

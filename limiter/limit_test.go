@@ -1,0 +1,254 @@
+package limiter
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+)
+
+func TestZeroValuesDeny(t *testing.T) {
+	ctx := t.Context()
+	for _, p := range []spillway.Policy{
+		new(Bucket), new(Policer), new(FixedWindow), new(SlidingWindow), new(SlidingLog), new(WarmUp), new(Shaper),
+		new(Concurrency), new(Queue), new(Keyed), new(Registry), new(XTime),
+	} {
+		for _, r := range []spillway.Request{{}, {Arrived: start}, {Arrived: time.Now(), Cost: 3, Key: "a"}, {Cost: -1}} {
+			_, err := p.Admit(ctx, r)
+			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
+		}
+		if a, ok := p.(interface{ Allow() bool }); ok {
+			require.False(t, a.Allow(), "%T", p)
+		}
+		if l, ok := p.(direct); ok {
+			require.Error(t, l.AllowAt(start, 0), "%T", p)
+			_, err := l.ReserveAt(start, 1, time.Hour)
+			require.Error(t, err)
+			l.RefundAt(start, 1)
+			require.Equal(t, State{}, l.PeekAt(start), "%T", p)
+			require.True(t, l.Idle(start))
+			require.Zero(t, l.Stats())
+		}
+		if w, ok := p.(interface {
+			Wait(ctx context.Context, n int) error
+		}); ok {
+			require.Error(t, w.Wait(ctx, 1), "%T", p)
+		}
+		if q, ok := p.(quoter); ok {
+			_, limit, _, _, _ := q.Quota(start, spillway.Request{})
+			require.Zero(t, limit)
+		}
+		if a, ok := p.(interface{ TryAcquire() bool }); ok {
+			require.False(t, a.TryAcquire(), "%T", p)
+		}
+	}
+	require.Error(t, new(Concurrency).Acquire(1))
+	require.Error(t, new(Queue).Acquire(ctx, 1, 0))
+	require.NoError(t, new(Concurrency).SetLimit(5))
+	require.False(t, new(Concurrency).TryAcquire(), "a zero value cannot be brought to life")
+	require.NoError(t, new(Bucket).SetLimit(Per(1, 1), 1))
+	require.NoError(t, new(Keyed).SetLimit(new(Bucket)))
+	require.NoError(t, new(Shaper).SetLimit(Per(1, 1)))
+	require.Error(t, new(Keyed).AllowAt(start, "a", 1))
+	require.Zero(t, new(Keyed).Stats())
+	require.Zero(t, new(Keyed).Peek("a"))
+	new(Keyed).Refund("a", 1)
+	new(Registry).With("a", func(Member) { t.Error("there is none") })
+	require.Zero(t, new(Registry).Stats())
+	require.Zero(t, new(Shaper).Stats())
+	require.Zero(t, new(Queue).Stats())
+	require.Zero(t, new(Concurrency).Stats())
+	var r Reservation
+	r.Cancel()
+	require.Zero(t, r.Delay())
+}
+
+// A quoter is what httpgate asks for the figures of its headers.
+type quoter interface {
+	Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration)
+}
+
+// directs returns the limits that count tokens, each with a Limit of three.
+func directs(t *testing.T) map[string]direct {
+	t.Helper()
+	return map[string]direct{
+		"Bucket":  newBucket(t, Per(3, time.Second), 3),
+		"Policer": spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(3, time.Second)})),
+		"Window":  newWindow(t, FixedWindowOptions{Limit: 3, Period: time.Second}),
+		"Sliding": newSliding(t, 3, time.Second, 1000),
+		"Log":     newLog(t, 3, time.Second),
+		"WarmUp":  newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second)}),
+	}
+}
+
+func TestCosts(t *testing.T) {
+	for name, l := range directs(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{4, -1, math.MaxInt, math.MinInt} {
+				err := l.AllowAt(after(0), n)
+				var cost *CostError
+				require.ErrorAs(t, err, &cost, "%d", n)
+				require.Equal(t, []int{n, 3}, []int{cost.Cost, cost.Max})
+				var rej *spillway.Rejection
+				require.ErrorAs(t, err, &rej)
+				require.Zero(t, rej.RetryAfter)
+				_, err = l.ReserveAt(after(0), n, never)
+				require.ErrorAs(t, err, &cost)
+
+				_, err = l.Admit(t.Context(), spillway.Request{Arrived: after(0), Cost: n})
+				require.Same(t, rej, err, "a gate gets the rejection itself")
+				require.Equal(t, map[bool]string{true: ReasonNegative, false: ReasonTooLarge}[n < 0], rej.Reason)
+			}
+			require.NoError(t, l.AllowAt(after(0), 0))
+			require.Equal(t, int64(3), l.PeekAt(after(0)).Remaining, "nothing was taken")
+			require.NoError(t, l.AllowAt(after(0), 3))
+			require.NoError(t, l.AllowAt(after(0), 0), "nothing is always there", name)
+		})
+	}
+	require.EqualError(t, &CostError{Limit: "x", Cost: -2}, "limiter: x: cost must not be negative, got -2")
+}
+
+func TestRefusedIsGivenBack(t *testing.T) {
+	for name, l := range directs(t) {
+		t.Run(name, func(t *testing.T) {
+			gate := spillway.New(l, refuser{})
+			for range 100 {
+				_, err := gate.Enter(t.Context(), spillway.Request{Arrived: after(0), Cost: 3})
+				require.ErrorIs(t, err, errRefused)
+			}
+			require.True(t, l.Idle(after(0)))
+			gate = spillway.New(l)
+			permit, err := gate.Enter(t.Context(), spillway.Request{Arrived: after(0), Cost: 3})
+			require.NoError(t, err)
+			permit.DoneAt(after(0), spillway.Failure)
+			require.Zero(t, l.PeekAt(after(0)).Remaining, "it ran")
+			require.Equal(t, int64(100), l.Stats().Returned)
+		})
+	}
+}
+
+var errRefused = &spillway.Rejection{Policy: "refuser", Reason: "always"}
+
+type refuser struct{}
+
+func (refuser) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
+	return 0, errRefused
+}
+func (refuser) Done(spillway.Request, spillway.Ticket, spillway.Result) {}
+
+func TestWait(t *testing.T) {
+	for name := range directs(t) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := directs(t)[name].(interface {
+					direct
+					Wait(ctx context.Context, n int) error
+					Peek() State
+				})
+				begin := time.Now()
+				took := func() time.Duration { return time.Since(begin).Round(20 * time.Millisecond) }
+				require.NoError(t, l.Wait(t.Context(), 3))
+				require.Zero(t, took())
+				require.NoError(t, l.Wait(t.Context(), 3))
+				require.Equal(t, time.Second, took())
+
+				var cost *CostError
+				require.ErrorAs(t, l.Wait(t.Context(), 4), &cost)
+				ctx, cancel := context.WithTimeout(t.Context(), 990*time.Millisecond)
+				require.ErrorIs(t, l.Wait(ctx, 3), spillway.ErrRejected, "it would take too long")
+				cancel()
+				require.ErrorIs(t, l.Wait(ctx, 1), context.Canceled)
+				require.Equal(t, time.Second, took(), "all at once")
+
+				ctx, cancel = context.WithCancel(t.Context())
+				go func() {
+					time.Sleep(500 * time.Millisecond)
+					cancel()
+				}()
+				require.ErrorIs(t, l.Wait(ctx, 3), context.Canceled)
+				require.Equal(t, 1500*time.Millisecond, took())
+				require.NoError(t, l.Wait(t.Context(), 3), "the cancelled one has given its tokens back")
+				require.Equal(t, 2*time.Second, took())
+			})
+		})
+	}
+}
+
+// Methods without a time read the clock.
+func TestNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, Per(1, time.Second), 1)
+		require.True(t, b.Allow())
+		require.False(t, b.Allow())
+		require.False(t, b.Allow(), "without a lock")
+		time.Sleep(time.Second - 1)
+		require.False(t, b.Allow())
+		time.Sleep(time.Nanosecond)
+		require.True(t, b.Allow())
+		b.Refund(1)
+		require.True(t, b.Allow())
+		r, err := b.Reserve(1, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, time.Second, r.Delay())
+		require.Equal(t, 2*time.Second, b.Peek().NextIn)
+		r.Cancel()
+		require.Equal(t, time.Second, b.Peek().NextIn)
+		require.NoError(t, b.SetLimit(Per(10, time.Second), 1))
+		require.Equal(t, 100*time.Millisecond, b.Peek().NextIn)
+		require.Equal(t, int64(3), b.Stats().Refused)
+
+		p := spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(1, time.Second), Capacity: 5}))
+		require.True(t, p.Allow())
+		require.NoError(t, p.SetLimit(Per(2, time.Second), 4))
+		require.Equal(t, State{Limit: 4, Remaining: 3, NextIn: time.Second / 2, FullIn: time.Second / 2}, p.Peek())
+		require.Equal(t, int64(1), p.Level(time.Now()))
+		require.ErrorContains(t, p.SetLimit(Rate{}, 1), "limiter: Policer: Rate.Per")
+		_, err = NewPolicer(&PolicerOptions{Rate: Per(1, 1), Capacity: -1})
+		require.EqualError(t, err, "limiter: Policer: Capacity must be at least 1, got -1")
+		_, err = NewPolicer(nil)
+		require.Error(t, err)
+
+		day := newWindow(t, FixedWindowOptions{Limit: 2, Calendar: EveryDay})
+		require.True(t, day.Allow())
+		require.True(t, day.Allow())
+		require.False(t, day.Allow())
+		time.Sleep(24 * time.Hour)
+		require.True(t, day.Allow())
+
+		w := newWarmUp(t, WarmUpOptions{Rate: Per(1, time.Second)})
+		require.True(t, w.Allow())
+		require.NoError(t, w.SetLimit(Per(2, time.Second)))
+		require.Equal(t, time.Second, w.Peek().NextIn, "the old debt at the old rate")
+	})
+}
+
+func TestNothingAllocates(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not counted under the race detector: it adds its own")
+	}
+	allow, deny := newBucket(t, Per(1e9, time.Second), 0), newBucket(t, Per(1, 24*time.Hour), 1)
+	deny.Allow()
+	deny.Allow()
+	_ = deny.AllowAt(time.Now(), 1)
+	keyed := spillway.Must(NewKeyed(&KeyedOptions{Like: allow}))
+	keyed.Allow("a")
+	now := time.Now()
+	for name, f := range map[string]func(){
+		"allow":         func() { allow.Allow() },
+		"deny":          func() { deny.Allow() },
+		"allow at":      func() { _ = allow.AllowAt(now, 1) },
+		"deny at":       func() { _ = deny.AllowAt(now, 1) },
+		"reserve":       func() { r, _ := allow.ReserveAt(now, 1, 0); r.CancelAt(now) },
+		"known key":     func() { keyed.Allow("a") },
+		"known key at":  func() { _ = keyed.AllowAt(now, "a", 1) },
+		"peek":          func() { allow.PeekAt(now) },
+		"peek at a key": func() { keyed.PeekAt(now, "a") },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, f), name)
+	}
+}

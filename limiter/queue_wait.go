@@ -1,0 +1,89 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// enter takes n places for one who came at now, and waits for them if need be.
+func (q *Queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
+	q.mu.Lock()
+	switch {
+	case q.reject == nil:
+		q.mu.Unlock()
+		return errZero
+	case n < 0 || n > q.list.limit:
+		q.counts.impossible++
+		q.mu.Unlock()
+		return q.reject.cost(n)
+	case q.list.tryNow(now, n, p):
+		q.counts.admitted++
+		q.mu.Unlock()
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		q.counts.cancelled++
+		q.mu.Unlock()
+		return err
+	}
+	g := &guest{n: n, priority: p, ready: make(chan struct{})}
+	wait, ok := q.list.enqueue(now, g)
+	if !ok {
+		q.counts.full++
+		q.mu.Unlock()
+		return q.other[ReasonFull]
+	}
+	q.mu.Unlock()
+	return q.await(ctx, g, now, time.Duration(wait))
+}
+
+// await blocks until g, who came at now, has its places, or has to leave.
+func (q *Queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
+	c := newClock()
+	timer := time.NewTimer(wait) //nolint:forbidigo // the shell that blocks
+	defer timer.Stop()
+	var gaveUp error
+	select {
+	case <-g.ready:
+	case <-timer.C:
+		gaveUp = q.other[ReasonWait]
+	case <-ctx.Done():
+		gaveUp = ctx.Err()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case g.fate == ousted:
+		q.counts.ousted++
+		return q.other[ReasonOusted]
+	case g.fate == large:
+		q.counts.impossible++
+		return q.reject.cost(g.n)
+	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer was quicker than the lock
+		q.counts.admitted++
+		q.counts.waited++
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		gaveUp = err
+	}
+	q.list.leave(now+int64(c.elapsed()), g)
+	if errors.Is(gaveUp, q.other[ReasonWait]) {
+		q.counts.late++
+	} else {
+		q.counts.cancelled++
+	}
+	return gaveUp
+}
+
+func (q *Queue) release(now, n int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n > q.list.inFlight {
+		panic("limiter: Queue: released more than was acquired")
+	}
+	q.list.release(now, n)
+}

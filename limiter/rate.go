@@ -1,0 +1,52 @@
+package limiter
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Rate is a number of tokens per duration, such as 100 per second. It is exact: 7 per minute and 300 million per second
+// are what they say, in the long run too. The zero Rate is no valid rate.
+type Rate struct {
+	// Tokens is how many tokens there are in each Per. If Tokens is 0, there are never any: what is used up stays so.
+	Tokens int
+	// Per is how long it takes for that many. It must be positive.
+	Per time.Duration
+}
+
+// Per returns the Rate of n tokens per d.
+func Per(n int, d time.Duration) Rate { return Rate{Tokens: n, Per: d} }
+
+// String returns the rate in the form "100 per 1s".
+func (r Rate) String() string { return fmt.Sprintf("%d per %v", r.Tokens, r.Per) }
+
+// validate returns an error that begins with the name of the limit.
+func (r Rate) validate(limit string) error {
+	switch {
+	case r.Per <= 0:
+		return fmt.Errorf("limiter: %s: Rate.Per must be positive, got %v", limit, r.Per)
+	case r.Tokens < 0:
+		return fmt.Errorf("limiter: %s: Rate.Tokens must not be negative, got %d", limit, r.Tokens)
+	}
+	return nil
+}
+
+// fraction returns the rate as a fraction in its lowest terms: tokens for each ns.
+func (r Rate) fraction() (tokens, ns int64) {
+	a, b := int64(r.Tokens), int64(r.Per)
+	for x, y := a, b; ; x, y = y, x%y {
+		if y == 0 {
+			return a / x, b / x
+		}
+	}
+}
+
+// validateName checks a name that appears in metrics and headers.
+func validateName(limit, name string) error {
+	for _, c := range []byte(name) {
+		if c < ' ' || c > '~' {
+			return fmt.Errorf("limiter: %s: Name must be printable ASCII, got %q", limit, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// DefaultMaxMembers is the default of [RegistryOptions.MaxKeys].
+const DefaultMaxMembers = 1024
+
+// A Member is a policy that a [Registry] can keep, such as a *[Queue] or a *[Shaper]. Its tickets leave the uppermost bit at 0.
+type Member interface {
+	spillway.Policy
+	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, nobody waits, and it would
+	// decide as a new one does.
+	Idle(now time.Time) bool
+}
+
+// A Registry keeps a policy of its own for each [spillway.Request.Key]: any that can say when it is idle, and above all those
+// that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
+//
+// It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
+// with all other new ones. So whoever invents keys neither makes it grow nor makes it forget a key in use.
+//
+// A Registry is a [spillway.Queuer]: its Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
+// its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
+// concurrently.
+type Registry struct {
+	clock  clock
+	build  func(key string) (Member, error)
+	shared Member
+	table  *table[registered] // nil in the zero value
+}
+
+// registered is the state of one key.
+type registered struct {
+	member Member
+	users  int // requests that are admitted or ask
+}
+
+// RegistryOptions tune a [Registry]. New has to be set.
+type RegistryOptions struct {
+	// New builds the policy of a key. It may be called more than once for a key, of which one result is used; no lock is held.
+	// Requests of a key whose New fails, or returns nil, go to the shared policy, which is built by New("") in [NewRegistry].
+	New func(key string) (Member, error)
+	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
+	MaxKeys int
+}
+
+// RegistryStats is a snapshot of a [Registry].
+type RegistryStats struct {
+	Keys       int64 // that have a policy of their own now
+	MaxKeys    int64
+	Forgotten  int64 // keys that were idle when room was needed
+	Overflowed int64 // requests that went to the shared policy
+}
+
+// NewRegistry returns a Registry that knows no keys. The error names the field that cannot be right, or is that of New.
+func NewRegistry(o *RegistryOptions) (*Registry, error) {
+	var opts RegistryOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.MaxKeys == 0 {
+		opts.MaxKeys = DefaultMaxMembers
+	}
+	switch {
+	case opts.New == nil:
+		return nil, errors.New("limiter: Registry: New must be set, got nil")
+	case opts.MaxKeys < 1 || opts.MaxKeys > 1<<24:
+		return nil, fmt.Errorf("limiter: Registry: MaxKeys must be in 1..2^24, got %d", opts.MaxKeys)
+	}
+	shared, err := opts.New("")
+	if err != nil {
+		return nil, fmt.Errorf("limiter: Registry: New: %w", err)
+	}
+	if shared == nil {
+		return nil, errors.New("limiter: Registry: New: returned nil")
+	}
+	return &Registry{clock: newClock(), build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
+}
+
+// Queues does nothing: it marks that Admit may block.
+func (g *Registry) Queues() {}
+
+// Admit asks the policy of r.Key.
+func (g *Registry) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	if g.table == nil {
+		return 0, errZero
+	}
+	member, shared := g.use(r.Key, r.Arrived)
+	t, err := member.Admit(ctx, r)
+	switch {
+	case shared && err == nil:
+		return t | sharedBit, nil
+	case !shared && err != nil:
+		g.leave(r.Key)
+	}
+	return t, err
+}
+
+// Done tells the policy of r.Key how r went.
+func (g *Registry) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if g.table == nil {
+		return
+	}
+	if t&sharedBit != 0 {
+		g.shared.Done(r, t&^sharedBit, res)
+		return
+	}
+	if member := g.member(r.Key); member != nil {
+		member.Done(r, t, res)
+		g.leave(r.Key)
+	}
+}
+
+// use returns the policy of a key, which is not forgotten until leave is called, or the shared one.
+func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
+	if m := g.enter(key); m != nil {
+		return m, false
+	}
+	built, err := g.build(key)
+	sh, id := g.table.lock(key)
+	defer sh.mu.Unlock()
+	s := sh.find(id)
+	if s == nil && err == nil && built != nil {
+		sh.forget(g.table, g.clock.ns(now), func(s *registered) bool { return s.users == 0 && s.member.Idle(now) })
+		if s = sh.insert(g.table, id); s != nil {
+			s.state.member = built
+		}
+	}
+	if s == nil {
+		sh.tally.overflowed++
+		return g.shared, true
+	}
+	s.state.users++
+	return s.state.member, false
+}
+
+// enter is use for a key that is known; otherwise it returns nil.
+func (g *Registry) enter(key string) Member {
+	sh, id := g.table.lock(key)
+	defer sh.mu.Unlock()
+	if s := sh.find(id); s != nil {
+		s.state.users++
+		return s.state.member
+	}
+	return nil
+}
+
+// member returns the policy of a key that is in use, or nil.
+func (g *Registry) member(key string) Member {
+	sh, id := g.table.lock(key)
+	defer sh.mu.Unlock()
+	if s := sh.find(id); s != nil {
+		return s.state.member
+	}
+	return nil
+}
+
+// leave ends what use has begun.
+func (g *Registry) leave(key string) {
+	sh, id := g.table.lock(key)
+	defer sh.mu.Unlock()
+	if s := sh.find(id); s != nil {
+		s.state.users--
+	}
+}
+
+// With calls f with the policy of a key, which is not forgotten meanwhile: to set its limit, to read its Stats, to call it
+// directly. What f takes from the policy and gives back later does not keep it from being forgotten, unless its Idle says so.
+func (g *Registry) With(key string, f func(Member)) {
+	if g.table == nil {
+		return
+	}
+	m, shared := g.use(key, readClock())
+	if !shared {
+		defer g.leave(key)
+	}
+	f(m)
+}
+
+// Stats returns a snapshot. It may be called at any time.
+func (g *Registry) Stats() RegistryStats {
+	if g.table == nil {
+		return RegistryStats{}
+	}
+	st := RegistryStats{Keys: g.table.keys.Load(), MaxKeys: g.table.max}
+	for i := range g.table.shards {
+		sh := &g.table.shards[i]
+		sh.mu.Lock()
+		st.Forgotten += sh.tally.forgotten
+		st.Overflowed += sh.tally.overflowed
+		sh.mu.Unlock()
+	}
+	return st
+}
+
+var _ spillway.Queuer = (*Registry)(nil)

@@ -1,0 +1,135 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// try takes n if that needs no wait. The caller holds the lock.
+func (s *Shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
+	switch {
+	case s.spacer == nil:
+		return 0, 0, unmade
+	case n < 0 || n > s.spacer.gcra.burst:
+		s.counts.impossible++
+		return 0, 0, impossible
+	}
+	wait, stamp, ok := s.spacer.tryNow(now, n)
+	if !ok {
+		return wait, 0, refused
+	}
+	s.counts.admitted++
+	return 0, stamp, taken
+}
+
+// misuse returns the error of a cost that can never pass, or of a zero Shaper. The caller holds the lock.
+func (s *Shaper) misuse(n int, v verdict) error {
+	if v == unmade {
+		return errZero
+	}
+	return &CostError{
+		Limit: s.opts.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
+	}
+}
+
+// pass waits for the turn of one who arrived.
+func (s *Shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
+	now := s.clock.ns(arrived)
+	s.mu.Lock()
+	_, stamp, v := s.try(now, n)
+	if v == refused {
+		sp, err := s.join(ctx, now, n)
+		s.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		return s.await(ctx, sp, now)
+	}
+	s.mu.Unlock()
+	switch v {
+	case taken:
+		return stamp, nil
+	case impossible:
+		return 0, s.reject[ReasonRate].cost(n)
+	}
+	return 0, errZero
+}
+
+// join queues. The caller holds the lock.
+func (s *Shaper) join(ctx context.Context, now, n int64) (*spot, error) {
+	if err := ctx.Err(); err != nil {
+		s.cancelled++
+		return nil, err
+	}
+	left := patience(ctx, readClock())
+	sp, wait, reason := s.spacer.enqueue(now, n, int64(min(s.opts.MaxWait, left)), make(chan struct{}, 1))
+	if sp != nil {
+		return sp, nil
+	}
+	s.counts.refused++
+	if reason == ReasonWait && left < s.opts.MaxWait {
+		reason = ReasonDeadline
+	}
+	return nil, s.reject[reason].after(time.Duration(wait))
+}
+
+// await blocks until the turn of sp, who came at now. The first in the queue looks at the clock for all.
+func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
+	timer := time.NewTimer(horizon) //nolint:forbidigo // the shell that blocks
+	defer timer.Stop()
+	c := newClock()
+	for {
+		s.mu.Lock()
+		s.spacer.grant(now + int64(c.elapsed()))
+		if sp.granted {
+			s.counts.admitted++
+			s.mu.Unlock()
+			return sp.stamp, nil
+		}
+		if s.spacer.leader() == sp {
+			timer.Reset(time.Duration(s.spacer.leaderDue()-now) - c.elapsed())
+		}
+		s.mu.Unlock()
+		select {
+		case <-sp.ready:
+		case <-timer.C:
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.spacer.cancel(now+int64(c.elapsed()), sp)
+			s.cancelled++
+			s.mu.Unlock()
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (s *Shaper) giveBack(now int64, stamp uint64, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spacer == nil || n < 0 {
+		return
+	}
+	s.spacer.giveBack(now, stamp, min(n, s.spacer.gcra.burst))
+	s.counts.returned++
+}
+
+// cancel ends a Reservation.
+func (s *Shaper) cancel(now time.Time, r Reservation) {
+	if r.spot == nil {
+		s.giveBack(s.clock.ns(now), r.stamp, r.n)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spacer.cancel(s.clock.ns(now), r.spot)
+	s.counts.returned++
+}
+
+// isMisuse reports whether a refusal is of a cost that can never pass.
+func isMisuse(err error) bool {
+	var rej *spillway.Rejection
+	return errors.As(err, &rej) && (rej.Reason == ReasonTooLarge || rej.Reason == ReasonNegative)
+}

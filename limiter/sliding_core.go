@@ -1,0 +1,180 @@
+package limiter
+
+import "time"
+
+// A sliding is the rule of a SlidingLog and of a SlidingWindow: what was taken counts until a window later. The log keeps
+// every instant. The window rounds instants up to the end of a sub-window, so that those of one share an entry; what
+// was taken then counts for up to a sub-window longer than it should, and never shorter.
+type sliding struct {
+	limit   int64
+	length  int64 // ns of the window
+	quantum int64 // ns of a sub-window; 0 for the log
+	entries int   // most that there can be: as many as one window has, and as many reserved
+}
+
+// slidingState is a ring of entries, the oldest first. Its zero value is that of a limit nobody has used.
+type slidingState struct {
+	ring        []slidingEntry
+	first, used int   // index of the oldest, and how many there are
+	sum         int64 // of all n
+	empty       int   // entries with n = 0, because it was given back
+	last        int64 // ns up to which entries have expired
+}
+
+// slidingEntry is what was taken at an instant. Entries are sorted by at.
+type slidingEntry struct{ at, n int64 }
+
+func (s *slidingState) entry(i int) *slidingEntry {
+	if i += s.first; i >= len(s.ring) {
+		i -= len(s.ring)
+	}
+	return &s.ring[i]
+}
+
+// round returns the instant that stands for ns.
+func (c *sliding) round(ns int64) int64 {
+	if c.quantum == 0 {
+		return ns
+	}
+	return (ns/c.quantum + 1) * c.quantum
+}
+
+// expire forgets what no longer counts at ns, and returns ns, or the time of an earlier call if that was later.
+func (s *slidingState) expire(ns, length int64) int64 {
+	s.last = max(s.last, ns)
+	for s.used > 0 {
+		e := s.entry(0)
+		if s.last-e.at < length {
+			break
+		}
+		s.drop(e)
+		if s.first++; s.first == len(s.ring) {
+			s.first = 0
+		}
+	}
+	return s.last
+}
+
+// drop takes the oldest or youngest entry out of the sums.
+func (s *slidingState) drop(e *slidingEntry) {
+	if e.n == 0 {
+		s.empty--
+	}
+	s.sum -= e.n
+	s.used--
+}
+
+func (c *sliding) take(s *slidingState, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool) {
+	at := s.expire(m.ns, c.length)
+	if over := s.sum + n - c.limit; over > 0 {
+		at = c.until(s, over)
+		wait = at - m.ns
+		if wait > maxWait || s.sum+n > 2*c.limit {
+			return wait, 0, false
+		}
+	}
+	at = c.round(at)
+	at = s.push(at, n, c.entries)
+	return wait, uint64(at), true
+}
+
+// until returns when at least over of what counts now will not any more.
+func (c *sliding) until(s *slidingState, over int64) int64 {
+	at := int64(0)
+	for i := 0; i < s.used && over > 0; i++ {
+		e := s.entry(i)
+		over -= e.n
+		at = e.at
+	}
+	return at + c.length
+}
+
+// push adds n at an instant, or at that of the youngest entry if that is later, and returns the instant.
+func (s *slidingState) push(at, n int64, most int) int64 {
+	s.sum += n
+	if s.used > 0 {
+		if e := s.entry(s.used - 1); e.at >= at {
+			if e.n == 0 {
+				s.empty--
+			}
+			e.n += n
+			return e.at
+		}
+	}
+	if s.used == len(s.ring) {
+		s.grow(most)
+	}
+	s.used++
+	*s.entry(s.used - 1) = slidingEntry{at: at, n: n}
+	return at
+}
+
+// grow makes room for one more entry: by forgetting the empty ones, or by a larger ring. There are at most so many entries
+// that are not empty.
+func (s *slidingState) grow(most int) {
+	size := len(s.ring)
+	if s.empty == 0 || s.empty < s.used/2 && size < most {
+		size = max(2*size, 4)
+		if len(s.ring) < most {
+			size = min(size, most)
+		}
+	}
+	ring := make([]slidingEntry, 0, size)
+	for i := range s.used {
+		if e := *s.entry(i); e.n > 0 {
+			ring = append(ring, e)
+		}
+	}
+	s.first, s.used, s.empty = 0, len(ring), 0
+	s.ring = ring[:size]
+}
+
+func (c *sliding) giveBack(s *slidingState, m moment, stamp uint64, n int64) {
+	s.expire(m.ns, c.length)
+	for i := s.used - 1; i >= 0 && n > 0; i-- {
+		e := s.entry(i)
+		if stamp != noStamp && e.at != int64(stamp) {
+			if e.at < int64(stamp) {
+				break
+			}
+			continue
+		}
+		back := min(n, e.n)
+		if e.n -= back; e.n == 0 && back > 0 {
+			s.empty++
+		}
+		s.sum -= back
+		n -= back
+	}
+	for s.used > 0 && s.entry(s.used-1).n == 0 {
+		s.drop(s.entry(s.used - 1))
+	}
+}
+
+func (c *sliding) peek(s *slidingState, m moment) State {
+	s.expire(m.ns, c.length)
+	st := State{Limit: c.limit, Remaining: max(c.limit-s.sum, 0)}
+	if s.sum > 0 {
+		over := s.sum - c.limit + st.Remaining + 1
+		st.NextIn = time.Duration(c.until(s, over) - m.ns)
+		st.FullIn = time.Duration(c.until(s, s.sum) - m.ns)
+	}
+	return st
+}
+
+func (c *sliding) idle(s *slidingState, m moment) bool {
+	s.expire(m.ns, c.length)
+	return s.sum == 0
+}
+
+func (c *sliding) max() int64 { return c.limit }
+
+func (c *sliding) window() time.Duration { return time.Duration(c.length) }
+
+func (c *sliding) follows(old core[slidingState]) bool {
+	_, ok := old.(*sliding)
+	return ok
+}
+
+// adopt lets what has passed count.
+func (c *sliding) adopt(*slidingState, moment, core[slidingState]) {}

@@ -1,0 +1,176 @@
+package limiter
+
+// A spacer is the rule of a Shaper: a queue in front of a leaky bucket. It is pure: the caller tells the time and holds the
+// lock. Whom it has let pass, or wants to look at the clock again, it tells through their spot.
+type spacer struct {
+	gcra     *gcra // its burst is the greatest cost
+	slack    int64 // ticks
+	maxQueue int
+
+	state       gcraState
+	head, tail  *spot // who waits, in order
+	waiting     int
+	waitingCost int64
+}
+
+// A spot is a place in the queue of a spacer.
+type spot struct {
+	n          int64
+	stamp      uint64        // for giveBack; set when granted
+	granted    bool          // its time has come
+	ready      chan struct{} // told when to look again; nil if nobody looks, as for a Reservation
+	prev, next *spot
+}
+
+// tell makes the one who waits in sp look again.
+func (sp *spot) tell() {
+	if sp != nil && sp.ready != nil {
+		select {
+		case sp.ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// due returns when the next cost may be poured in.
+func (s *spacer) due() int64 { return s.state.last + s.gcra.waitFor(s.state.level-s.slack) }
+
+// pour lets a cost of n pass at an instant.
+func (s *spacer) pour(at, n int64) (stamp uint64) {
+	s.state.level, s.state.last = s.gcra.levelAt(&s.state, at)
+	s.state.level += n * s.gcra.b
+	return s.gcra.stamp(s.state.level, s.state.last)
+}
+
+// grant lets pass whose time has come by now, each at its own time: who looks late does not make the others later.
+func (s *spacer) grant(now int64) {
+	leader := s.leader()
+	for s.head != nil {
+		due := s.due()
+		if due > now {
+			break
+		}
+		sp := s.head
+		s.remove(sp)
+		sp.stamp = s.pour(due, sp.n)
+		sp.granted = true
+		sp.tell()
+	}
+	if next := s.leader(); next != leader {
+		next.tell()
+	}
+}
+
+// leader returns the first in the queue that looks at the clock for all.
+func (s *spacer) leader() *spot {
+	sp := s.head
+	for sp != nil && sp.ready == nil {
+		sp = sp.next
+	}
+	return sp
+}
+
+// leaderDue returns when the leader's time comes: after those before it, whom nobody wakes.
+func (s *spacer) leaderDue() int64 {
+	before := int64(0)
+	for sp := s.head; sp.ready == nil; sp = sp.next {
+		before += sp.n
+	}
+	return s.state.last + s.gcra.waitFor(s.state.level+before*s.gcra.b-s.slack)
+}
+
+// enqueue asks for a place in the queue at now, for one who would have to wait and not longer than maxWait. It returns how
+// long that is, and the place; or nil, and why not.
+func (s *spacer) enqueue(now, n, maxWait int64, ready chan struct{}) (sp *spot, wait int64, reason string) {
+	wait = s.waitAt(now)
+	switch {
+	case wait > maxWait, s.state.level > maxLevel-(s.waitingCost+n)*s.gcra.b:
+		return nil, wait, ReasonWait
+	case s.waiting >= s.maxQueue:
+		return nil, wait, ReasonFull
+	}
+	sp = &spot{n: n, ready: ready, prev: s.tail}
+	if s.tail == nil {
+		s.head = sp
+	} else {
+		s.tail.next = sp
+	}
+	s.tail = sp
+	s.waiting++
+	s.waitingCost += n
+	return sp, wait, ""
+}
+
+// waitAt returns how long one who comes at now would wait.
+func (s *spacer) waitAt(now int64) int64 {
+	level, last := s.gcra.levelAt(&s.state, now)
+	return s.gcra.waitFor(level+s.waitingCost*s.gcra.b-s.slack) + last - now
+}
+
+// tryNow takes n if that needs no wait, and otherwise returns how long it would take.
+func (s *spacer) tryNow(now, n int64) (wait int64, stamp uint64, ok bool) {
+	s.grant(now)
+	if wait = s.waitAt(max(now, s.state.last)); wait > 0 {
+		return s.waitAt(now), 0, false
+	}
+	return 0, s.pour(now, n), true
+}
+
+// cancel takes sp out of the queue, or gives back what it was granted.
+func (s *spacer) cancel(now int64, sp *spot) {
+	s.grant(now)
+	if sp.granted {
+		s.giveBack(now, sp.stamp, sp.n)
+		return
+	}
+	leader := s.leader()
+	s.remove(sp)
+	if next := s.leader(); sp == leader || sp.ready == nil {
+		next.tell() // its time has changed
+	}
+}
+
+// giveBack returns what was poured in, so that all who wait move up.
+func (s *spacer) giveBack(now int64, stamp uint64, n int64) {
+	s.grant(now)
+	s.gcra.giveBack(&s.state, moment{ns: now}, stamp, n)
+	s.grant(now)
+	s.leader().tell()
+}
+
+func (s *spacer) remove(sp *spot) {
+	if sp.prev == nil {
+		s.head = sp.next
+	} else {
+		sp.prev.next = sp.next
+	}
+	if sp.next == nil {
+		s.tail = sp.prev
+	} else {
+		sp.next.prev = sp.prev
+	}
+	sp.prev, sp.next = nil, nil
+	s.waiting--
+	s.waitingCost -= sp.n
+}
+
+// setRate goes on at another rate. What was poured in takes as long as it would have; saved slack stays as many tokens.
+func (s *spacer) setRate(now int64, g *gcra, slack int64) {
+	s.grant(now)
+	level, last := s.gcra.levelAt(&s.state, now)
+	if level >= s.slack {
+		wait := min(s.gcra.waitFor(level-s.slack), (maxLevel-slack)/g.a)
+		level = slack + wait*g.a
+	} else {
+		level = slack - min((s.slack-level)/s.gcra.b, slack/g.b)*g.b
+	}
+	s.state = gcraState{level: level, last: last}
+	s.gcra, s.slack = g, slack
+	s.leader().tell()
+}
+
+// idle reports whether nothing is lost by forgetting the spacer.
+func (s *spacer) idle(now int64) bool {
+	level, _ := s.gcra.levelAt(&s.state, now)
+	return s.waiting == 0 && level == 0
+}
