@@ -17,12 +17,12 @@ func TestSensorsDoNotAllocate(t *testing.T) {
 	hist := &metrics.Float64Histogram{Counts: make([]uint64, 200), Buckets: make([]float64, 201)}
 	fake, err := NewSchedLatency(&SchedLatencyOptions{Read: func() (*metrics.Float64Histogram, error) { return hist, nil }})
 	require.NoError(t, err)
-	real, err := NewSchedLatency(nil)
+	sched, err := NewSchedLatency(nil)
 	require.NoError(t, err)
 	now := time.Now()
 	cpu.Sample(now)
 	fake.Sample(now)
-	real.Sample(now)
+	sched.Sample(now)
 
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		cpu.Sample(now)
@@ -33,7 +33,7 @@ func TestSensorsDoNotAllocate(t *testing.T) {
 	for name, refresh := range map[string]func(time.Time){
 		"CPU":                      func(now time.Time) { cpu.Ref(now) },
 		"SchedLatency":             func(now time.Time) { fake.Ref(now) },
-		"SchedLatency, Go runtime": func(now time.Time) { real.Ref(now) },
+		"SchedLatency, Go runtime": func(now time.Time) { sched.Ref(now) },
 	} {
 		require.Equal(t, 1.0, testing.AllocsPerRun(100, func() {
 			now = now.Add(time.Second)
