@@ -72,8 +72,8 @@ func New(o *Options) (*Breaker, error) {
 	return b, nil
 }
 
-// The ticket of a call is the generation above the slot in which it began, that of a probe the generation above its
-// lease. The uppermost bit belongs to the [Registry].
+// The ticket of a call is the generation above the slot in which it began, that of a probe its lease instead of the slot.
+// The uppermost bit belongs to the [Registry].
 const (
 	probeBit   spillway.Ticket = 1 << 62
 	genShift                   = 32
@@ -139,18 +139,18 @@ func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 }
 
 // Done takes the outcome of a call that Admit let through. What comes from before the last change of state counts in
-// [Stats.Stale] and nowhere else. A RetryAfter counts whenever it comes, as by [Breaker.Hint].
+// [Stats.Stale] and nowhere else.
+//
+// A RetryAfter, whatever the outcome and also if it comes late, lengthens the open time, the present one or the next, up
+// to [Options.MaxOpen] in all. It does not open the Breaker.
 func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	now := b.base.instant(r.Arrived).after(res.Latency)
-	if res.RetryAfter > 0 {
-		defer b.Hint(r.Arrived.Add(res.Latency), res.RetryAfter) // after the outcome, which may open it
-	}
 	if t&probeBit != 0 {
 		b.doneProbe(now, t, res)
 		return
 	}
 	p := b.phase.Load()
-	if res.Outcome != spillway.Success || !p.sameGen(t) || res.Latency > p.slowCall || p.calls != nil {
+	if res.Outcome != spillway.Success || res.RetryAfter > 0 || !p.sameGen(t) || res.Latency > p.slowCall || p.calls != nil {
 		b.done(p, now, t, res)
 		return
 	}
@@ -174,6 +174,9 @@ func (b *Breaker) done(p *phase, now instant, t spillway.Ticket, res spillway.Re
 	b.ring.finish(b.startOf(t))
 	if res.Outcome == spillway.Refused {
 		return
+	}
+	if res.RetryAfter > 0 {
+		b.hear(now, res.RetryAfter)
 	}
 	if !p.sameGen(t) {
 		b.stale.Add(1)
@@ -204,7 +207,10 @@ func (b *Breaker) doneProbe(now instant, t spillway.Ticket, res spillway.Result)
 	b.mu.Lock()
 	m, o := &b.machine, b.opts.Load()
 	m.settle(o, now)
-	good := m.release(uint32(t>>genShift)&ticketGens, uint32(t))
+	if res.RetryAfter > 0 && res.Outcome != spillway.Refused {
+		m.hear(o, now, res.RetryAfter)
+	}
+	good := m.release(uint32(t))
 	v := b.phase.Load().verdict(res)
 	switch {
 	case res.Outcome == spillway.Refused:
@@ -312,20 +318,12 @@ func (b *Breaker) trip(gen uint32, now instant, why string) {
 	b.publish(now)
 }
 
-// Hint tells the Breaker that the dependency asked at now to be left alone for retryAfter, as by a Retry-After header. It
-// lengthens the open time, the present one or the next, up to [Options.MaxOpen] in all. It does not open the Breaker. A
-// retryAfter of 0 or less says nothing.
-func (b *Breaker) Hint(now time.Time, retryAfter time.Duration) {
-	if retryAfter <= 0 {
-		return
-	}
-	at := b.base.instant(now)
+// hear takes a server's wish to be left alone.
+func (b *Breaker) hear(now instant, peace time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.machine.settle(b.opts.Load(), at)
-	if b.machine.hear(b.opts.Load(), at, retryAfter) {
-		b.phase.Store(b.newPhase(at))
-		return
-	}
-	b.publish(at)
+	m, o := &b.machine, b.opts.Load()
+	m.settle(o, now)
+	m.hear(o, now, peace)
+	b.publish(now)
 }

@@ -111,11 +111,8 @@ func (m *machine) probe(o *Options, now instant) (id uint32, ok bool) {
 	return m.lastLease, true
 }
 
-// release takes back a lease and reports whether it was still good.
-func (m *machine) release(gen, id uint32) bool {
-	if m.state != HalfOpen || m.gen != gen {
-		return false
-	}
+// release takes back a lease and reports whether it was still good. No two leases have the same id.
+func (m *machine) release(id uint32) bool {
 	i := slices.IndexFunc(m.leases, func(l lease) bool { return l.id == id })
 	if i < 0 {
 		return false
@@ -191,16 +188,12 @@ func (m *machine) openingsAt(o *Options, now instant) int {
 	return int(max(int64(m.openings)-int64(now-m.closedAt)/int64(o.Window), 0))
 }
 
-// hear takes a server's wish for peace and reports whether it changed the deadline.
-func (m *machine) hear(o *Options, now instant, peace time.Duration) bool {
+// hear takes a server's wish for peace: it lengthens the open time, the present one or the next.
+func (m *machine) hear(o *Options, now instant, peace time.Duration) {
 	m.hint = max(m.hint, now.after(min(peace, o.MaxOpen)))
-	if m.state != Open || m.mode != Auto {
-		return false
+	if m.state == Open && m.mode == Auto {
+		m.deadline = max(m.deadline, min(m.hint, m.since.after(o.MaxOpen)))
 	}
-	deadline := max(m.deadline, min(m.hint, m.since.after(o.MaxOpen)))
-	changed := deadline > m.deadline
-	m.deadline = deadline
-	return changed
 }
 
 // setMode changes who decides. Leaving a mode, or reset, begins anew: closed, with nothing remembered.

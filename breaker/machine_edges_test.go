@@ -28,39 +28,31 @@ func TestAskingForTheStateChangesNothing(t *testing.T) {
 	g.run("p:S =closed")
 }
 
+// TestServerMayAskForPeace shows what the Retry-After of a server does. The call that brings it may be from before.
 func TestServerMayAskForPeace(t *testing.T) {
-	o := &breaker.Options{Consecutive: 1, Jitter: off, MaxOpen: 30 * time.Second}
-	t.Run("lengthens the open time", func(t *testing.T) {
-		g, b := newBreakerRig(t, o)
-		g.run("F +1s")
-		b.Hint(g.now, 10*time.Second)
-		g.run("rej=10s")
-		b.Hint(g.now, 2*time.Second)
-		g.run("rej=10s +10s =half-open")
-	})
-	t.Run("up to the cap", func(t *testing.T) {
-		g, b := newBreakerRig(t, o)
-		g.run("F +1s")
-		b.Hint(g.now, time.Duration(math.MaxInt64))
-		g.run("rej=29s")
-	})
-	t.Run("before it opens", func(t *testing.T) {
-		g, b := newBreakerRig(t, o)
-		g.run("S")
-		b.Hint(g.now, 20*time.Second)
-		g.run("=closed +2s F rej=18s")
-	})
-	t.Run("while half-open", func(t *testing.T) {
-		g, b := newBreakerRig(t, o)
-		g.run("F +5s >p")
-		b.Hint(g.now, 20*time.Second)
-		g.run("=half-open p:F rej=20s")
-	})
-	t.Run("nothing", func(t *testing.T) {
-		g, b := newBreakerRig(t, o)
-		b.Hint(g.now, 0)
-		b.Hint(g.now, -time.Second)
-		g.run("F rej=5s")
+	o := breaker.Options{Consecutive: 1, Jitter: off, MaxOpen: 30 * time.Second}
+	for name, script := range map[string]string{
+		"lengthens the open time":    ">a >b F +1s a:I~10s rej=10s b:F~2s rej=10s +10s =half-open",
+		"up to the cap":              ">a F +1s a:D~2540400h rej=29s",
+		"before it opens":            "S~20s =closed +2s F rej=18s",
+		"with what opens it":         "F~20s rej=20s",
+		"with a failed probe":        "F +5s F~20s rej=20s",
+		"less than it would be":      "F~2s rej=5s",
+		"while half-open":            ">a F +5s >p a:I~20s =half-open p:F rej=20s",
+		"while the probe succeeds":   "F +5s S S~20s S =closed F rej=20s",
+		"never, or long ago":         ">a F~0s a:R~10s rej=5s +5s F~-5s rej=10s",
+		"of a call that did not run": ">a F a:R~10s rej=5s +5s R~20s F rej=10s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, _ := newBreakerRig(t, &o)
+			g.run(script)
+		})
+	}
+	t.Run("up to the cap of the day", func(t *testing.T) {
+		g, b := newBreakerRig(t, &o)
+		g.run("S~20s")
+		require.NoError(t, b.Tune(&breaker.Options{Consecutive: 1, Jitter: off, MaxOpen: 10 * time.Second}))
+		g.run("F rej=10s")
 	})
 }
 
@@ -227,7 +219,10 @@ func TestRequestsMayArriveOutOfOrder(t *testing.T) {
 	g.now = t0
 	g.run("S I >b >c c:S F rej=5s")
 	g.now = t0.Add(time.Hour)
-	g.run("=half-open a:S b:S")
+	g.run("=half-open a:S b:S S S S =closed +10s F")
+	g.now = t0
+	g.run("rej=5s") // not an hour more
+	g.now = t0.Add(time.Hour)
 	require.EqualValues(t, 0, b.StatsAt(g.now).InFlight)
 }
 

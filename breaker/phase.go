@@ -53,7 +53,10 @@ func (p *phase) verdict(res spillway.Result) (v verdict) {
 func (b *Breaker) publish(now instant) *phase {
 	old, m := b.phase.Load(), &b.machine
 	if m.gen == old.gen {
-		old.shut.Store(int64(b.shutUntil()))
+		until := int64(b.shutUntil())
+		if old.shut.Swap(until) != until && m.state == Open {
+			old.refusal.Store(nil) // it tells the time before a server asked for more
+		}
 		return old
 	}
 	if m.state == Closed {
@@ -110,7 +113,6 @@ func (p *phase) inherit(old *phase) {
 	p.hangFrom, p.calls = old.hangFrom, old.calls
 	p.rampFrom, p.rampEnd, p.rampStep = old.rampFrom, old.rampEnd, old.rampStep
 	p.reason = old.reason
-	p.asked.Store(old.asked.Load())
 }
 
 // beginClosed sets up a phase in which calls go through.

@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,7 +39,7 @@ func TestStorm(t *testing.T) {
 				tk, err := b.Admit(context.Background(), req)
 				if err == nil {
 					now := c.tick(time.Duration(r.IntN(200)) * time.Microsecond)
-					b.Done(req, tk, spillway.Result{Outcome: spillway.Outcome(r.IntN(5)), Latency: now.Sub(req.Arrived)})
+					b.Done(req, tk, spillway.Result{Outcome: spillway.Outcome(r.IntN(5)), Latency: now.Sub(req.Arrived), RetryAfter: time.Duration(r.IntN(9)/8) * 50 * time.Millisecond})
 				}
 				switch i % 2000 {
 				case 500:
@@ -49,8 +50,6 @@ func TestStorm(t *testing.T) {
 					_ = b.SetModeAt(c.tick(0), breaker.Auto)
 				case 1500:
 					_ = b.Tune(&breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor})
-				case 1700:
-					b.Hint(c.tick(0), 50*time.Millisecond)
 				case 1900:
 					_ = b.StatsAt(c.tick(0))
 				}
@@ -118,6 +117,7 @@ func TestNeverMoreProbesThanAllowed(t *testing.T) {
 				for n := inside.Add(1); n > most.Load(); {
 					most.Store(n)
 				}
+				runtime.Gosched()
 				inside.Add(-1)
 				b.Done(r, tk, spillway.Result{Outcome: spillway.Ignored})
 			}

@@ -175,15 +175,20 @@ func TestOneKeyMayAlwaysBeOpen(t *testing.T) {
 
 func TestNewIsCalledOncePerKey(t *testing.T) {
 	var built atomic.Int64
+	var here sync.WaitGroup
+	here.Add(50)
 	_, r := newRegistryRig(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
 		built.Add(1)
-		time.Sleep(time.Millisecond) // wide enough for others to come
+		if key != "" {
+			here.Wait() // all others have come too
+		}
 		return breaker.New(nil)
 	}})
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
 			g := newRig(t, r)
+			here.Done()
 			g.callKey("a", spillway.Success)
 		})
 	}

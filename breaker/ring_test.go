@@ -123,12 +123,3 @@ func TestInstantsDoNotOverflow(t *testing.T) {
 	require.True(t, b.at(longAgo).IsZero())
 	require.Equal(t, time.Unix(5, 0), b.at(instant(5*time.Second)))
 }
-
-// TestGenerationsWrap shows that a ticket never has all bits set, and that a generation comes again only after all others.
-func TestGenerationsWrap(t *testing.T) {
-	m := newMachine(1)
-	m.gen = maxGen - 1
-	m.enter(Open, 0, ByHand)
-	require.Zero(t, m.gen)
-	require.NotZero(t, ^(ticket(maxGen-1, -1) | probeBit | sharedBit))
-}

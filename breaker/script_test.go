@@ -45,8 +45,10 @@ func (g *rig) admitKey(key string) (call, error) {
 	return call{r, t}, err
 }
 
-func (g *rig) done(c call, o spillway.Outcome) {
-	g.p.Done(c.r, c.t, spillway.Result{Outcome: o, Latency: g.now.Sub(c.r.Arrived)})
+func (g *rig) done(c call, o spillway.Outcome) { g.doneRetryAfter(c, o, 0) }
+
+func (g *rig) doneRetryAfter(c call, o spillway.Outcome, d time.Duration) {
+	g.p.Done(c.r, c.t, spillway.Result{Outcome: o, Latency: g.now.Sub(c.r.Arrived), RetryAfter: d})
 }
 
 // call runs one call that takes no time and reports whether it was let through.
@@ -66,6 +68,7 @@ var outcomes = map[string]spillway.Outcome{
 //
 //	S F D I R      a call is let through and ends so at once; F*10 does it ten times, F@2s takes 2 s
 //	>x  x:S        call x is let through; it ends
+//	S~2s  x:S~2s   and the server wants to be left alone for 2 s
 //	+5s            time passes
 //	rej  rej=2s    a call is refused; with this RetryAfter
 //	=open          the state
@@ -78,6 +81,8 @@ func (g *rig) run(script string) {
 
 func (g *rig) word(at, word string) {
 	g.t.Helper()
+	word, peace, _ := strings.Cut(word, "~")
+	retryAfter, _ := time.ParseDuration(peace)
 	name, outcome, ends := strings.Cut(word, ":")
 	switch {
 	case word[0] == '+':
@@ -98,13 +103,13 @@ func (g *rig) word(at, word string) {
 		c, ok := g.held[name]
 		require.True(g.t, ok, at)
 		delete(g.held, name)
-		g.done(c, outcomes[outcome])
+		g.doneRetryAfter(c, outcomes[outcome], retryAfter)
 	default:
-		g.calls(at, word)
+		g.calls(at, word, retryAfter)
 	}
 }
 
-func (g *rig) calls(at, word string) {
+func (g *rig) calls(at, word string, retryAfter time.Duration) {
 	g.t.Helper()
 	word, times, _ := strings.Cut(word, "*")
 	n, err := strconv.Atoi(times)
@@ -119,7 +124,7 @@ func (g *rig) calls(at, word string) {
 		c, err := g.admit()
 		require.NoError(g.t, err, at)
 		g.now = g.now.Add(d)
-		g.done(c, o)
+		g.doneRetryAfter(c, o, retryAfter)
 	}
 }
 
