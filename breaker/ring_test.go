@@ -116,9 +116,9 @@ func TestRatesCompareExactly(t *testing.T) {
 func TestInstantsDoNotOverflow(t *testing.T) {
 	var b base
 	require.EqualValues(t, 0, b.instant(time.Unix(0, 0)))
-	require.EqualValues(t, maxSpan, b.instant(time.Unix(1<<40, 0)))
-	require.EqualValues(t, -maxSpan, b.instant(time.Unix(-1<<40, 0)))
-	require.EqualValues(t, maxSpan, instant(maxSpan).after(1<<62))
+	require.Equal(t, instant(maxSpan), b.instant(time.Unix(1<<40, 0)))
+	require.Equal(t, instant(-maxSpan), b.instant(time.Unix(-1<<40, 0)))
+	require.Equal(t, instant(maxSpan), instant(maxSpan).after(1<<62))
 	require.True(t, b.at(never).IsZero())
 	require.True(t, b.at(longAgo).IsZero())
 	require.Equal(t, time.Unix(5, 0), b.at(instant(5*time.Second)))
