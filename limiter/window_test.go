@@ -1,8 +1,6 @@
 package limiter
 
 import (
-	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -100,14 +98,13 @@ func TestFixedWindowAgainstModel(t *testing.T) {
 
 func TestFixedWindowOptions(t *testing.T) {
 	for want, o := range map[string]*FixedWindowOptions{
-		"limiter: FixedWindow: Limit must be in 1..2^53, got 0":                            nil,
-		"limiter: FixedWindow: Limit must be in 1..2^53, got -1":                           {Limit: -1, Period: 1},
-		"limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":        {Limit: 1},
-		"limiter: FixedWindow: either Period or Calendar must be set, got 1s and 1":        {Limit: 1, Period: time.Second, Calendar: 1},
-		"limiter: FixedWindow: Calendar must be one of the constants, got 5":               {Limit: 1, Calendar: 5},
-		"limiter: FixedWindow: Period must be in 0..640511h56m34.004840448s, got -1ns":     {Limit: 1, Period: -1},
-		"limiter: FixedWindow: Name must be printable ASCII, got \"a\\tb\"":                {Limit: 1, Period: 1, Name: "a\tb"},
-		fmt.Sprintf("limiter: FixedWindow: Limit must be in 1..2^53, got %d", math.MaxInt): {Limit: math.MaxInt, Period: 1},
+		"limiter: FixedWindow: Limit must be in 1..2^53, got 0":                        nil,
+		"limiter: FixedWindow: Limit must be in 1..2^53, got -1":                       {Limit: -1, Period: 1},
+		"limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":    {Limit: 1},
+		"limiter: FixedWindow: either Period or Calendar must be set, got 1s and 1":    {Limit: 1, Period: time.Second, Calendar: 1},
+		"limiter: FixedWindow: Calendar must be one of the constants, got 5":           {Limit: 1, Calendar: 5},
+		"limiter: FixedWindow: Period must be in 0..640511h56m34.004840448s, got -1ns": {Limit: 1, Period: -1},
+		"limiter: FixedWindow: Name must be printable ASCII, got \"a\\tb\"":            {Limit: 1, Period: 1, Name: "a\tb"},
 	} {
 		w, err := NewFixedWindow(o)
 		require.Nil(t, w)
