@@ -39,7 +39,7 @@ type ConcurrencyStats struct {
 	Name     string
 	Limit    int64
 	InFlight int64 // places taken; above Limit for a while after that was lowered
-	Refused  int64 // requests
+	Refused  int64 // requests refused by Admit and Acquire; a bare TryAcquire is not counted, which would double its price
 }
 
 // NewConcurrency returns a Concurrency with nothing in flight. The error names the field that cannot be right.
@@ -67,6 +67,7 @@ func (c *Concurrency) Admit(_ context.Context, r spillway.Request) (spillway.Tic
 	if c.take(n) {
 		return 0, nil
 	}
+	c.refused.Add(1)
 	return 0, c.refusal(n)
 }
 
@@ -84,6 +85,7 @@ func (c *Concurrency) Acquire(n int) error {
 	if c.take(int64(n)) {
 		return nil
 	}
+	c.refused.Add(1)
 	rej := c.refusal(int64(n))
 	if limit := c.limit.Load(); c.reject != nil && (n < 0 || int64(n) > limit) {
 		return &CostError{Limit: c.reject.policy, Cost: n, Max: int(limit), rejection: rej}
@@ -103,7 +105,6 @@ func (c *Concurrency) take(n int64) bool {
 	for {
 		taken, limit := c.inFlight.Load(), c.limit.Load()
 		if n < 0 || n > limit-taken {
-			c.refused.Add(1)
 			return false
 		}
 		if c.inFlight.CompareAndSwap(taken, taken+n) {

@@ -60,9 +60,9 @@ func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, sta
 	}
 	s, mark := sh.find(id), uint64(0)
 	if s == nil {
-		sh.forget(k.table, m.ns, func(s *S) bool { return c.idle(s, m) })
+		s = sh.insert(k.table, id, m.ns, func(s *S) bool { return c.idle(s, m) })
 		m.ns = max(m.ns, sh.last) // a stale clock does not find a fresh state where another was forgotten
-		if s = sh.insert(k.table, id); s == nil {
+		if s == nil {
 			s, mark = &sh.shared, sharedBit
 			sh.tally.overflowed++
 		}

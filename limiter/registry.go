@@ -128,8 +128,8 @@ func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
 	defer sh.mu.Unlock()
 	s := sh.find(id)
 	if s == nil && err == nil && built != nil {
-		sh.forget(g.table, g.clock.ns(now), func(s *registered) bool { return s.users == 0 && s.member.Idle(now) })
-		if s = sh.insert(g.table, id); s != nil {
+		s = sh.insert(g.table, id, g.clock.ns(now), func(s *registered) bool { return s.users == 0 && s.member.Idle(now) })
+		if s != nil {
 			s.state.member = built
 		}
 	}

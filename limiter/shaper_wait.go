@@ -89,7 +89,7 @@ func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, 
 			s.mu.Unlock()
 			return sp.stamp, nil
 		}
-		if s.spacer.leader() == sp {
+		if s.spacer.leader == sp {
 			timer.Reset(time.Duration(s.spacer.leaderDue()-now) - c.elapsed())
 		}
 		s.mu.Unlock()

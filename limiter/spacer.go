@@ -8,9 +8,12 @@ type spacer struct {
 	maxQueue int
 
 	state       gcraState
+	moved       bool  // tokens came back since the state was brought to a time: nobody passes earlier than now
 	head, tail  *spot // who waits, in order
 	waiting     int
 	waitingCost int64
+	leader      *spot // the first in the queue who looks at the clock, for all; nil if nobody does
+	before      int64 // the cost of those before the leader
 }
 
 // A spot is a place in the queue of a spacer.
@@ -18,6 +21,7 @@ type spot struct {
 	n          int64
 	stamp      uint64        // for giveBack; set when granted
 	granted    bool          // its time has come
+	passed     bool          // counted in before
 	ready      chan struct{} // told when to look again; nil if nobody looks, as for a Reservation
 	prev, next *spot
 }
@@ -44,7 +48,11 @@ func (s *spacer) pour(at, n int64) (stamp uint64) {
 
 // grant lets pass whose time has come by now, each at its own time: who looks late does not make the others later.
 func (s *spacer) grant(now int64) {
-	leader := s.leader()
+	if s.moved {
+		s.state.level, s.state.last = s.gcra.levelAt(&s.state, now)
+		s.moved = false
+	}
+	leader := s.leader
 	for s.head != nil {
 		due := s.due()
 		if due > now {
@@ -56,27 +64,23 @@ func (s *spacer) grant(now int64) {
 		sp.granted = true
 		sp.tell()
 	}
-	if next := s.leader(); next != leader {
-		next.tell()
+	if s.leader != leader {
+		s.leader.tell()
 	}
-}
-
-// leader returns the first in the queue that looks at the clock for all.
-func (s *spacer) leader() *spot {
-	sp := s.head
-	for sp != nil && sp.ready == nil {
-		sp = sp.next
-	}
-	return sp
 }
 
 // leaderDue returns when the leader's time comes: after those before it, whom nobody wakes.
 func (s *spacer) leaderDue() int64 {
-	before := int64(0)
-	for sp := s.head; sp.ready == nil; sp = sp.next {
-		before += sp.n
+	return s.state.last + s.gcra.waitFor(s.state.level+s.before*s.gcra.b-s.slack)
+}
+
+// lead makes the first from sp on who looks at the clock the leader.
+func (s *spacer) lead(sp *spot) {
+	for ; sp != nil && sp.ready == nil; sp = sp.next {
+		sp.passed = true
+		s.before += sp.n
 	}
-	return s.state.last + s.gcra.waitFor(s.state.level+before*s.gcra.b-s.slack)
+	s.leader = sp
 }
 
 // enqueue asks for a place in the queue at now, for one who would have to wait and not longer than maxWait. It returns how
@@ -96,6 +100,9 @@ func (s *spacer) enqueue(now, n, maxWait int64, ready chan struct{}) (sp *spot, 
 		s.tail.next = sp
 	}
 	s.tail = sp
+	if s.leader == nil {
+		s.lead(sp)
+	}
 	s.waiting++
 	s.waitingCost += n
 	return sp, wait, ""
@@ -123,19 +130,18 @@ func (s *spacer) cancel(now int64, sp *spot) {
 		s.giveBack(now, sp.stamp, sp.n)
 		return
 	}
-	leader := s.leader()
 	s.remove(sp)
-	if next := s.leader(); sp == leader || sp.ready == nil {
-		next.tell() // its time has changed
-	}
+	s.leader.tell() // its time may have changed
 }
 
-// giveBack returns what was poured in, so that all who wait move up.
+// giveBack returns what was poured in, so that all who wait move up when they look at the clock.
 func (s *spacer) giveBack(now int64, stamp uint64, n int64) {
-	s.grant(now)
+	if !s.moved {
+		s.grant(now)
+	}
 	s.gcra.giveBack(&s.state, moment{ns: now}, stamp, n)
-	s.grant(now)
-	s.leader().tell()
+	s.moved = s.waiting > 0
+	s.leader.tell() // it knows how late it is, which one who gives back need not
 }
 
 func (s *spacer) remove(sp *spot) {
@@ -148,6 +154,12 @@ func (s *spacer) remove(sp *spot) {
 		s.tail = sp.prev
 	} else {
 		sp.next.prev = sp.prev
+	}
+	if sp.passed {
+		s.before -= sp.n
+	}
+	if sp == s.leader {
+		s.lead(sp.next)
 	}
 	sp.prev, sp.next = nil, nil
 	s.waiting--
@@ -166,7 +178,7 @@ func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	}
 	s.state = gcraState{level: level, last: last}
 	s.gcra, s.slack = g, slack
-	s.leader().tell()
+	s.leader.tell()
 }
 
 // idle reports whether nothing is lost by forgetting the spacer.

@@ -7,11 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// A table maps keys to states. It holds no keys but fingerprints of 128 bits, by two hashes with random seeds: it takes the
-// same memory for keys of any length, holds nothing that a leak could expose, and two keys collide with a probability
-// that can be ignored. A state is forgotten when it is as good as new and room is needed, and never before.
+// A table maps keys to states. It holds no keys but fingerprints of 62 bits, by a hash with a random seed: it takes the same
+// memory for keys of any length, and holds nothing that a leak could expose. That any two of a million keys collide, and
+// share a state, has a probability of 1 in 9 million, and nobody who does not know the seed can make them.
+//
+// A state is forgotten only when it is as good as new, and room is needed. Of those, keys that were asked about again since
+// the hand went round last are kept if there may be more keys: they would only come back.
 type table[S any] struct {
-	seeds  [2]maphash.Seed
+	seed   maphash.Seed
 	keys   atomic.Int64
 	max    int64
 	shards []shard[S]
@@ -22,31 +25,38 @@ type shard[S any] struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	slots  []slot[S] // as many as a power of two
+	counts counts    // up to here it is one cache line, and all that a known key needs
 	used   int
 	hand   int   // where to look next for a state to forget
 	last   int64 // the greatest ns at which one was forgotten
-	shared slot[S]
-	counts counts
 	tally  tableCounts
+	shared slot[S]
 	_      [64]byte // keeps neighbours out of each other's cache line
 }
 
 type tableCounts struct{ forgotten, overflowed int64 }
 
 type slot[S any] struct {
-	id    fingerprint // id[0] is 0 if the slot is free
+	id    fingerprint // 0 if the slot is free; with the lowest bit set if it was found since the hand passed
 	state S
 }
 
-type fingerprint [2]uint64
+// A fingerprint stands for a key. Of its lowest bits, one is 1 and the other 0.
+type fingerprint uint64
+
+const (
+	occupied fingerprint = 2
+	found    fingerprint = 1
+)
 
 const (
 	minSlots  = 8
-	handSteps = 4 // slots looked at for each key that comes new: four rounds before a table has doubled
+	handSteps = 1  // slots looked at for each new key in a shard that is more than half full
+	fullSteps = 32 // slots looked at for each new key if there are as many keys as may be
 )
 
 func newTable[S any](maxKeys int) *table[S] {
-	t := &table[S]{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, max: int64(maxKeys)}
+	t := &table[S]{seed: maphash.MakeSeed(), max: int64(maxKeys)}
 	shards := 1
 	for shards < 16*runtime.GOMAXPROCS(0) && shards < 256 && shards*minSlots < maxKeys {
 		shards *= 2
@@ -57,8 +67,8 @@ func newTable[S any](maxKeys int) *table[S] {
 
 // lock returns the locked shard of a key, and its fingerprint.
 func (t *table[S]) lock(key string) (*shard[S], fingerprint) {
-	id := fingerprint{maphash.String(t.seeds[0], key) | 1, maphash.String(t.seeds[1], key)}
-	sh := &t.shards[id[1]&uint64(len(t.shards)-1)]
+	id := fingerprint(maphash.String(t.seed, key))&^found | occupied
+	sh := &t.shards[int(id>>48)&(len(t.shards)-1)] // other bits than those that say where in the shard
 	sh.mu.Lock()
 	return sh, id
 }
@@ -71,20 +81,30 @@ func (sh *shard[S]) find(id fingerprint) *slot[S] {
 	mask := len(sh.slots) - 1
 	for i := sh.home(id); ; i = (i + 1) & mask {
 		s := &sh.slots[i]
-		if s.id == id {
+		if s.id&^found == id {
+			if s.id&found == 0 {
+				s.id |= found
+			}
 			return s
 		}
-		if s.id[0] == 0 {
+		if s.id == 0 {
 			return nil
 		}
 	}
 }
 
-// home returns the index where the search for id begins. The lowest bit of id[0] is always 1, so it uses the others.
-func (sh *shard[S]) home(id fingerprint) int { return int(id[0]>>1) & (len(sh.slots) - 1) }
+// home returns the index where the search for id begins.
+func (sh *shard[S]) home(id fingerprint) int { return int(id>>2) & (len(sh.slots) - 1) }
 
-// insert returns a new slot for id, or nil if there are as many keys as may be.
-func (sh *shard[S]) insert(t *table[S], id fingerprint) *slot[S] {
+// insert returns a new slot for id, after forgetting what is idle among the next few; or nil if there are as many keys as may
+// be. The time is for last.
+func (sh *shard[S]) insert(t *table[S], id fingerprint, now int64, idle func(*S) bool) *slot[S] {
+	switch {
+	case t.keys.Load() >= t.max:
+		sh.forget(t, fullSteps, now, idle, false)
+	case sh.used > len(sh.slots)/2:
+		sh.forget(t, handSteps, now, idle, true)
+	}
 	if n := t.keys.Add(1); n > t.max {
 		t.keys.Add(-1)
 		return nil
@@ -104,7 +124,7 @@ func (sh *shard[S]) insert(t *table[S], id fingerprint) *slot[S] {
 // place returns the free slot where id belongs.
 func (sh *shard[S]) place(id fingerprint) *slot[S] {
 	i := sh.home(id)
-	for sh.slots[i].id[0] != 0 {
+	for sh.slots[i].id != 0 {
 		i = (i + 1) & (len(sh.slots) - 1)
 	}
 	return &sh.slots[i]
@@ -115,18 +135,19 @@ func (sh *shard[S]) resize(size int) {
 	sh.slots = make([]slot[S], size)
 	sh.hand = 0
 	for i := range old {
-		if old[i].id[0] != 0 {
+		if old[i].id != 0 {
 			*sh.place(old[i].id) = old[i]
 		}
 	}
 }
 
-// forget frees those of the next few slots whose states are idle.
-func (sh *shard[S]) forget(t *table[S], now int64, idle func(*S) bool) {
-	for range min(handSteps, len(sh.slots)) {
+// forget frees those of the next slots whose states are idle, and, if the found are kept, which were not found lately.
+func (sh *shard[S]) forget(t *table[S], steps int, now int64, idle func(*S) bool, keepFound bool) {
+	for range min(steps, len(sh.slots)) {
 		sh.hand &= len(sh.slots) - 1
 		s := &sh.slots[sh.hand]
-		if s.id[0] == 0 || !idle(&s.state) {
+		kept := keepFound && s.id&found != 0
+		if s.id &^= found; s.id == 0 || kept || !idle(&s.state) {
 			sh.hand++
 			continue
 		}
@@ -141,7 +162,7 @@ func (sh *shard[S]) forget(t *table[S], now int64, idle func(*S) bool) {
 // free empties slot i and moves up those that would not be found any more.
 func (sh *shard[S]) free(i int) {
 	mask := len(sh.slots) - 1
-	for j := (i + 1) & mask; sh.slots[j].id[0] != 0; j = (j + 1) & mask {
+	for j := (i + 1) & mask; sh.slots[j].id != 0; j = (j + 1) & mask {
 		// What belongs behind i is found without passing it.
 		if home := sh.home(sh.slots[j].id); (j-home)&mask < (j-i)&mask {
 			continue
@@ -157,7 +178,7 @@ func (t *table[S]) each(f func(*S)) {
 	for i := range t.shards {
 		sh := &t.shards[i]
 		for j := range sh.slots {
-			if sh.slots[j].id[0] != 0 {
+			if sh.slots[j].id != 0 {
 				f(&sh.slots[j].state)
 			}
 		}

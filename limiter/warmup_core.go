@@ -17,7 +17,7 @@ type warmState struct {
 
 // cool brings s to now, at or after next: a pause makes it colder.
 func (w *warming) cool(s *warmState, now int64) {
-	if pause := float64(now) - float64(s.next); pause > w.cold && w.coolDown > 0 {
+	if pause := float64(uint64(now) - uint64(s.next)); pause > w.cold && w.coolDown > 0 {
 		s.warmth = max(s.warmth-int64(math.Min(pause/w.coolDown*part, math.MaxInt64/2)), 0)
 	}
 	s.next, s.frac = now, 0

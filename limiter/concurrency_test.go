@@ -1,0 +1,139 @@
+package limiter
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+)
+
+func newConcurrency(t testing.TB, limit int) *Concurrency {
+	t.Helper()
+	c, err := NewConcurrency(&ConcurrencyOptions{Limit: limit})
+	require.NoError(t, err)
+	return c
+}
+
+func TestConcurrencyCounts(t *testing.T) {
+	c := newConcurrency(t, 3)
+	require.NoError(t, c.Acquire(2))
+	require.True(t, c.TryAcquire())
+	require.False(t, c.TryAcquire())
+	require.NoError(t, c.Acquire(0))
+	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, c.Acquire(1), "a lack of room, not a quota")
+	require.Equal(t, ConcurrencyStats{Name: "concurrency", Limit: 3, InFlight: 3, Refused: 1}, c.Stats())
+	require.False(t, c.Idle(start))
+	c.Release(2)
+	require.Equal(t, State{Limit: 3, Remaining: 2}, c.Peek())
+	for _, n := range []int{4, -1, math.MaxInt, math.MinInt} {
+		var cost *CostError
+		require.ErrorAs(t, c.Acquire(n), &cost)
+		_, err := c.Admit(t.Context(), spillway.Request{Cost: n})
+		require.Same(t, cost.Unwrap(), err)
+	}
+	c.Release(1)
+	require.True(t, c.Idle(start))
+	require.PanicsWithValue(t, "limiter: Concurrency: released more than was acquired", func() { c.Release(1) })
+	require.Panics(t, func() { c.Release(-1) })
+}
+
+func TestConcurrencyIsResizedWhileInUse(t *testing.T) {
+	c := newConcurrency(t, 3)
+	require.NoError(t, c.Acquire(3))
+	require.NoError(t, c.SetLimit(1), "which does not wait")
+	require.Equal(t, State{Limit: 1}, c.Peek())
+	c.Release(2)
+	require.False(t, c.TryAcquire())
+	c.Release(1)
+	require.True(t, c.TryAcquire())
+	require.NoError(t, c.SetLimit(2))
+	require.True(t, c.TryAcquire())
+	require.EqualError(t, c.SetLimit(0), "limiter: Concurrency: Limit must be at least 1, got 0")
+	require.Equal(t, int64(2), c.Stats().Limit)
+	_, err := NewConcurrency(nil)
+	require.EqualError(t, err, "limiter: Concurrency: Limit must be at least 1, got 0")
+	_, err = NewConcurrency(&ConcurrencyOptions{Limit: 1, Name: "\n"})
+	require.ErrorContains(t, err, "Name must be printable ASCII")
+}
+
+// For two seconds, from eight goroutines, no limit lets more pass than it may.
+func TestBoundsHoldUnderContention(t *testing.T) {
+	const (
+		workers = 8
+		length  = 2 * time.Second
+		window  = 50 * time.Millisecond
+		limit   = 20
+	)
+	rate := Per(limit, window)
+	keyed := spillway.Must(NewKeyed(&KeyedOptions{Like: newBucket(t, rate, limit)}))
+	queue := spillway.Must(NewQueue(&QueueOptions{Limit: 3, MaxQueue: 2}))
+	shaper := spillway.Must(NewShaper(&ShaperOptions{Rate: Per(500, time.Second), MaxQueue: 100}))
+	concurrency := newConcurrency(t, 3)
+	rates := []interface{ Allow() bool }{
+		newBucket(t, rate, limit), newWindow(t, FixedWindowOptions{Limit: limit, Period: window}), newSliding(t, limit, window, 10),
+		newLog(t, limit, window), newWarmUp(t, WarmUpOptions{Rate: rate}), allowKey{keyed}, shaper,
+	}
+	passed := make([]atomic.Int64, len(rates))
+	var queued, running, most atomic.Int64
+	var queueRuns atomic.Int64
+	begin := time.Now()
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := w; time.Since(begin) < length; i++ {
+				for j, l := range rates {
+					if l.Allow() {
+						passed[j].Add(1)
+					}
+				}
+				if concurrency.TryAcquire() {
+					raise(&most, running.Add(1))
+					running.Add(-1)
+					concurrency.Release(1)
+				}
+				if queue.Acquire(t.Context(), 1, spillway.Priority(i%3)) == nil {
+					raise(&queueRuns, queued.Add(1))
+					queued.Add(-1)
+					queue.Release(1)
+				}
+				if i%64 == 0 {
+					_ = concurrency.SetLimit(1 + i/64%3)
+					_ = queue.SetLimit(1 + i/64%3)
+				}
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(begin)
+	whole := int64(took/window) + 1
+	for j, atMost := range []int64{
+		limit + int64(took*limit/window), (whole + 1) * limit, whole * limit, whole * limit, 1 + int64(took*limit/window),
+		limit + int64(took*limit/window), 1 + int64(took/(2*time.Millisecond)),
+	} {
+		require.LessOrEqual(t, passed[j].Load(), atMost, "%T", rates[j])
+		require.Greater(t, passed[j].Load(), atMost/3, "%T", rates[j])
+	}
+	require.LessOrEqual(t, most.Load(), int64(3))
+	require.LessOrEqual(t, queueRuns.Load(), int64(3))
+	require.Zero(t, concurrency.Stats().InFlight)
+	require.Zero(t, queue.Stats().InFlight+queue.Stats().Waiting)
+}
+
+// raise makes m at least n.
+func raise(m *atomic.Int64, n int64) {
+	for {
+		old := m.Load()
+		if n <= old || m.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+type allowKey struct{ k *Keyed }
+
+func (a allowKey) Allow() bool { return a.k.Allow("key") }

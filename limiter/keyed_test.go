@@ -1,0 +1,339 @@
+package limiter
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+)
+
+func newKeyed(t testing.TB, like Limit, maxKeys int) *Keyed {
+	t.Helper()
+	k, err := NewKeyed(&KeyedOptions{Like: like, MaxKeys: maxKeys})
+	require.NoError(t, err)
+	return k
+}
+
+// Every key decides as a limit of its own that is never forgotten, however many keys come and go.
+func TestKeyedAgainstOnePerKey(t *testing.T) {
+	for name, like := range map[string]func() Limit{
+		"Bucket": func() Limit { return newBucket(t, Per(5, time.Second), 4) },
+		"Policer": func() Limit {
+			return spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(7, time.Minute), Capacity: 3}))
+		},
+		"Window":  func() Limit { return newWindow(t, FixedWindowOptions{Limit: 4, Period: time.Second}) },
+		"Day":     func() Limit { return newWindow(t, FixedWindowOptions{Limit: 4, Calendar: EveryMinute}) },
+		"Sliding": func() Limit { return newSliding(t, 4, time.Second, 10) },
+		"Log":     func() Limit { return newLog(t, 4, time.Second) },
+		"WarmUp":  func() Limit { return newWarmUp(t, WarmUpOptions{Rate: Per(50, time.Second), WarmUp: time.Second}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			seeds(t, 5, func(t *testing.T, rng *rand.Rand) {
+				k := newKeyed(t, like(), 1<<16)
+				alone := map[string]direct{}
+				now := time.Duration(0)
+				for i := range 5000 {
+					now += time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+					key := fmt.Sprint(rng.IntN(10))
+					if rng.IntN(3) == 0 {
+						key = fmt.Sprint("junk ", i) // so that keys are forgotten
+					}
+					l := alone[key]
+					if l == nil {
+						l = like().(direct)
+						align(l, k.clock)
+						alone[key] = l
+					}
+					n := 1 + rng.IntN(2)
+					require.Equal(t, l.PeekAt(after(now)), k.PeekAt(after(now), key), "step %d, %v", i, now)
+					r := spillway.Request{Arrived: after(now), Key: key, Cost: n}
+					ticket1, err1 := l.Admit(t.Context(), r)
+					ticket2, err2 := k.Admit(t.Context(), r)
+					require.Equal(t, err1 == nil, err2 == nil, "step %d, %v: alone %v, keyed %v", i, now, err1, err2)
+					if err1 == nil && rng.IntN(4) == 0 {
+						l.Done(r, ticket1, spillway.Result{Outcome: spillway.Refused})
+						k.Done(r, ticket2, spillway.Result{Outcome: spillway.Refused})
+					}
+				}
+				require.Positive(t, k.Stats().Forgotten)
+				require.Less(t, k.Stats().Keys, int64(2000), "what is as good as new is forgotten")
+			})
+		})
+	}
+}
+
+// align makes the sub-windows of l begin when those of another limit do.
+func align(l direct, to clock) {
+	if w, ok := l.(*SlidingWindow); ok {
+		w.clock = to
+	}
+}
+
+// Whoever invents keys does not get a fresh bucket, does not make the table grow, and does not loosen anybody's limit.
+func TestKeyedFlood(t *testing.T) {
+	const maxKeys = 1000
+	k := newKeyed(t, newBucket(t, Per(1, time.Second), 3), maxKeys)
+	now := time.Duration(0)
+	known := func() (passed int) {
+		for i := range 10 {
+			for range 5 {
+				if k.AllowAt(after(now), fmt.Sprint("known ", i), 1) == nil {
+					passed++
+				}
+			}
+		}
+		return passed
+	}
+	require.Equal(t, 30, known())
+	junk := 0
+	for second := range 20 {
+		for range 50_000 {
+			junk++
+			key := fmt.Sprint("junk ", junk)
+			_ = k.AllowAt(after(now), key, 1)
+		}
+		require.LessOrEqual(t, k.Stats().Keys, int64(maxKeys))
+		require.Zero(t, known(), "second %d", second)
+		now += time.Second
+		require.Equal(t, 10, known(), "a token per second, not a fresh bucket")
+	}
+	st := k.Stats()
+	require.Greater(t, st.Overflowed, int64(900_000))
+	slots := 0
+	for i := range k.keys.(*keyed[gcraState]).shards {
+		slots += len(k.keys.(*keyed[gcraState]).shards[i].slots)
+	}
+	require.Less(t, slots, 4*maxKeys)
+
+	// When the flood is over, new keys have limits of their own again.
+	now += time.Minute
+	for i := range 100 {
+		for range 3 {
+			require.NoError(t, k.AllowAt(after(now), fmt.Sprint("new ", i), 1))
+		}
+	}
+	require.Equal(t, st.Overflowed, k.Stats().Overflowed)
+}
+
+// A million keys take at most 150 MB, and ten million others that come once take no more.
+func TestKeyedMemory(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("measures memory and asks eleven million keys: not under the race detector, nor with -short")
+	}
+	const million = 1_000_000
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for name, c := range map[string]struct {
+		like Limit
+		junk int
+	}{
+		"Bucket": {newBucket(t, Per(1, time.Hour), 3), 10 * million},
+		"Window": {newWindow(t, FixedWindowOptions{Limit: 3, Calendar: EveryDay}), million},
+	} {
+		before := heap()
+		k := newKeyed(t, c.like, million)
+		var buf []byte
+		ask := func(kind byte, i int) bool {
+			buf = fmt.Appendf(buf[:0], "%c-%d", kind, i)
+			return k.AllowAt(after(0), string(buf), 3) == nil
+		}
+		for i := range million {
+			require.True(t, ask('k', i))
+		}
+		full := heap() - before
+		t.Logf("%s: %d bytes per key", name, full/million)
+		require.LessOrEqual(t, full, int64(150_000_000))
+		require.Equal(t, int64(million), k.Stats().Keys)
+		for i := range c.junk {
+			ask('j', i)
+		}
+		require.InDelta(t, full, heap()-before, 1_000_000, "%s: memory stays flat", name)
+		for i := 0; i < million; i += 97 {
+			require.False(t, ask('k', i), "%s: known keys stay limited", name)
+		}
+		runtime.KeepAlive(k)
+	}
+}
+
+func TestKeyedSharesWhatItHasNoRoomFor(t *testing.T) {
+	k := newKeyed(t, newConcurrency(t, 2), 1)
+	ctx := t.Context()
+	admit := func(key string) (func(), error) {
+		r := spillway.Request{Key: key, Arrived: after(0)}
+		ticket, err := k.Admit(ctx, r)
+		return func() { k.Done(r, ticket, spillway.Result{}) }, err
+	}
+	own, err := admit("own")
+	require.NoError(t, err)
+	shared, err := admit("a")
+	require.NoError(t, err)
+	shared2, err := admit("b")
+	require.NoError(t, err)
+	_, err = admit("c")
+	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, err)
+	require.Equal(t, int64(3), k.Stats().Overflowed)
+	require.Equal(t, State{Limit: 2}, k.PeekAt(after(0), "d"), "as the others that have no room")
+
+	own() // now there is room, and what a and b took is still given back to where it is from
+	own, err = admit("a")
+	require.NoError(t, err)
+	require.Equal(t, int64(1), k.Stats().Forgotten)
+	shared()
+	shared2()
+	require.Equal(t, State{Limit: 2, Remaining: 1}, k.PeekAt(after(0), "a"))
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(after(0), "d"))
+	own()
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(after(0), "a"))
+}
+
+func TestKeyedConcurrency(t *testing.T) {
+	k := newKeyed(t, newConcurrency(t, 5), 0)
+	r := spillway.Request{Key: "a", Arrived: after(0), Cost: 5}
+	ticket, err := k.Admit(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, k.SetLimit(newConcurrency(t, 2)))
+	require.Equal(t, State{Limit: 2}, k.Peek("a"))
+	k.Done(r, ticket, spillway.Result{Outcome: spillway.Success})
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("a"), "all five, although the limit is two")
+	require.True(t, k.Allow("a"))
+	require.True(t, k.Allow("a"))
+	require.False(t, k.Allow("a"))
+	k.Refund("a", 1)
+	require.True(t, k.Allow("a"))
+}
+
+func TestKeyedSetLimit(t *testing.T) {
+	k := newKeyed(t, newBucket(t, Per(1, time.Second), 10), 0)
+	for i := range 100 {
+		require.NoError(t, k.AllowAt(after(0), fmt.Sprint(i), i%10))
+	}
+	require.NoError(t, k.SetLimitAt(after(0), newBucket(t, Per(10, time.Second), 20)))
+	for i := range 100 {
+		require.Equal(t, int64(20-i%10), k.PeekAt(after(0), fmt.Sprint(i)).Remaining)
+	}
+	require.NoError(t, k.AllowAt(after(0), "new", 20))
+	for _, other := range []Limit{nil, newWindow(t, FixedWindowOptions{Limit: 1, Period: 1}), new(Bucket), newConcurrency(t, 1)} {
+		require.ErrorContains(t, k.SetLimitAt(after(0), other), "limiter: Keyed: SetLimit: like must be a limit of the same kind, got ")
+	}
+	k = newKeyed(t, newWindow(t, FixedWindowOptions{Limit: 1, Period: time.Minute}), 0)
+	require.Error(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryDay})), "they tell differently when one starts")
+	require.NoError(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 5, Period: time.Hour})))
+	name, limit, _, window, _ := k.Quota(after(0), spillway.Request{Key: "a"})
+	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{name, limit, window})
+	for _, like := range []Limit{newSliding(t, 3, time.Second, 0), newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second)})} {
+		k := newKeyed(t, like, 0)
+		require.NoError(t, k.AllowAt(after(0), "a", 1))
+		require.NoError(t, k.SetLimit(like))
+	}
+}
+
+func TestKeyedDirectly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyed(t, newBucket(t, Per(10, time.Second), 2), 0)
+		require.True(t, k.Allow("a"))
+		require.True(t, k.Allow("a"))
+		require.False(t, k.Allow("a"))
+		require.True(t, k.Allow("b"))
+		begin := time.Now()
+		require.NoError(t, k.Wait(t.Context(), "a", 2))
+		require.Equal(t, 200*time.Millisecond, time.Since(begin))
+		r, err := k.Reserve("a", 1, time.Second)
+		require.NoError(t, err)
+		require.Equal(t, 100*time.Millisecond, r.Delay())
+		require.Equal(t, 200*time.Millisecond, k.Peek("a").NextIn)
+		r.Cancel()
+		r.Cancel()
+		require.Equal(t, 100*time.Millisecond, k.Peek("a").NextIn)
+		k.Refund("a", 1)
+		k.Refund("unknown", 1)
+		k.Refund("a", -1)
+		require.Equal(t, int64(1), k.Peek("a").Remaining)
+		require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("never seen"))
+		var cost *CostError
+		require.ErrorAs(t, k.AllowAt(time.Now(), "a", 3), &cost)
+		require.ErrorAs(t, k.Wait(t.Context(), "a", -1), &cost)
+		require.Equal(t, KeyedStats{
+			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: DefaultMaxKeys,
+		}, k.Stats())
+		day := newKeyed(t, newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryDay}), 0)
+		require.True(t, day.Allow("a"))
+		require.False(t, day.Allow("a"))
+		var rej *spillway.Rejection
+		require.ErrorAs(t, day.AllowAt(time.Now(), "a", 1), &rej)
+		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		require.Equal(t, time.Until(midnight), rej.RetryAfter, "the day ends for all at once, so it is told exactly")
+	})
+}
+
+func TestKeyedOptions(t *testing.T) {
+	b := newBucket(t, Per(1, 1), 1)
+	for want, o := range map[string]*KeyedOptions{
+		"Like must be set, got nil":                                nil,
+		"Like must be made by its constructor, got a zero value":   {Like: new(Bucket)},
+		"Like must be made by its constructor, got a zero value\n": {Like: new(Concurrency)},
+		"MaxKeys must be in 1..2^30, got -1":                       {Like: b, MaxKeys: -1},
+		"MaxKeys must be in 1..2^30, got 1073741825":               {Like: b, MaxKeys: 1<<30 + 1},
+	} {
+		k, err := NewKeyed(o)
+		require.Nil(t, k)
+		require.ErrorContains(t, err, "limiter: Keyed: ")
+		require.Contains(t, "limiter: Keyed: "+want, err.Error())
+	}
+}
+
+// A table is a map, whatever comes, goes, and collides.
+func TestTableAgainstMap(t *testing.T) {
+	seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
+		most := 1 + rng.IntN(300)
+		tab := newTable[int](most)
+		want := map[fingerprint]int{}
+		sh := &tab.shards[0]
+		for i := range 3000 {
+			// Few homes, so that there are long runs, also around the end.
+			id := fingerprint(rng.Uint64N(12)<<20|rng.Uint64N(40)<<2) | occupied
+			s := sh.find(id)
+			v, ok := want[id]
+			require.Equal(t, ok, s != nil, "step %d", i)
+			switch {
+			case ok && rng.IntN(2) == 0:
+				require.Equal(t, v, s.state)
+				s.state = i
+				want[id] = i
+			case !ok && rng.IntN(3) == 0:
+				if s = sh.insert(tab, id, int64(i), func(*int) bool { return false }); s == nil {
+					require.Len(t, want, most)
+					break
+				}
+				s.state = i
+				want[id] = i
+			default:
+				limit := i - 500
+				before := sh.tally.forgotten
+				sh.forget(tab, handSteps, int64(i), func(v *int) bool { return *v < limit }, rng.IntN(2) == 0)
+				for id, v := range want {
+					if sh.find(id) == nil {
+						require.Less(t, v, limit)
+						delete(want, id)
+						before++
+					}
+				}
+				require.Equal(t, before, sh.tally.forgotten)
+			}
+			require.Equal(t, len(want), sh.used)
+			require.Equal(t, int64(len(want)), tab.keys.Load())
+		}
+		for id, v := range want {
+			require.Equal(t, v, sh.find(id).state)
+		}
+	})
+}

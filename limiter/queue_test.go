@@ -1,0 +1,285 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+)
+
+func newQueue(t testing.TB, o QueueOptions) *Queue {
+	t.Helper()
+	q, err := NewQueue(&o)
+	require.NoError(t, err)
+	return q
+}
+
+// A line notes who gets in, in order.
+type line struct {
+	t    *testing.T
+	q    *Queue
+	mu   sync.Mutex
+	in   []string
+	errs map[string]error
+	all  sync.WaitGroup
+}
+
+func newLine(t *testing.T, q *Queue) *line { return &line{t: t, q: q, errs: map[string]error{}} }
+
+// join has somebody acquire, and returns when it waits or is through.
+func (l *line) join(ctx context.Context, who string, n int, p spillway.Priority) {
+	l.all.Go(func() {
+		err := l.q.Acquire(ctx, n, p)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.errs[who] = err; err == nil {
+			l.in = append(l.in, who)
+		}
+	})
+	synctest.Wait()
+}
+
+func (l *line) reason(who string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var rej *spillway.Rejection
+	if errors.As(l.errs[who], &rej) {
+		return rej.Reason
+	}
+	return ""
+}
+
+func TestQueueOrders(t *testing.T) {
+	for order, want := range map[Order][]string{
+		FIFO: {"running", "urgent 1", "urgent 2", "a", "b", "c", "batch"},
+		LIFO: {"running", "urgent 2", "urgent 1", "c", "b", "a", "batch"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 10, Order: order})
+			l := newLine(t, q)
+			ctx := t.Context()
+			l.join(ctx, "running", 1, spillway.Normal)
+			l.join(ctx, "batch", 1, spillway.Sheddable)
+			l.join(ctx, "a", 1, spillway.Normal)
+			l.join(ctx, "urgent 1", 1, spillway.Critical)
+			l.join(ctx, "b", 1, spillway.Normal)
+			l.join(ctx, "c", 1, spillway.Normal)
+			l.join(ctx, "urgent 2", 1, spillway.Critical)
+			for range want {
+				q.Release(1)
+				synctest.Wait()
+			}
+			l.all.Wait()
+			require.Equal(t, want, l.in)
+			require.Equal(t, QueueStats{Name: "queue", Limit: 1, Admitted: 7, Waited: 6}, q.Stats())
+		})
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 2, MaxQueue: 2, MaxWait: 50 * time.Millisecond})
+		l := newLine(t, q)
+		ctx := t.Context()
+		for _, who := range []string{"a", "b", "c", "d", "e"} {
+			l.join(ctx, who, 1, spillway.Normal)
+		}
+		require.Equal(t, ReasonFull, l.reason("e"), "two run, two wait, the next is refused at once")
+		l.join(ctx, "urgent", 1, spillway.Critical)
+		require.Equal(t, ReasonOusted, l.reason("d"), "the last to come of the lowest priority")
+		l.join(ctx, "batch", 1, spillway.Sheddable)
+		require.Equal(t, ReasonFull, l.reason("batch"))
+		q.Release(1)
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b", "urgent"}, l.in)
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, ReasonWait, l.reason("c"))
+		var rej *spillway.Rejection
+		require.ErrorAs(t, l.errs["c"], &rej)
+		require.False(t, rej.OverQuota)
+		require.Equal(t, QueueStats{Name: "queue", Limit: 2, InFlight: 2, Admitted: 3, Waited: 1, Full: 2, Late: 1, Ousted: 1}, q.Stats())
+	})
+}
+
+// A large one is not passed by small ones for ever.
+func TestQueueServesLargeCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 3, MaxQueue: 10})
+		l := newLine(t, q)
+		l.join(t.Context(), "two", 2, spillway.Normal)
+		l.join(t.Context(), "three", 3, spillway.Normal)
+		l.join(t.Context(), "one", 1, spillway.Normal)
+		require.Equal(t, []string{"two"}, l.in, "one would fit, but it is the turn of three")
+		require.False(t, q.TryAcquire())
+		require.Equal(t, State{Limit: 3}, q.Peek())
+		l.join(t.Context(), "urgent", 1, spillway.Critical)
+		require.Equal(t, []string{"two", "urgent"}, l.in, "a higher priority goes first")
+		q.Release(3)
+		synctest.Wait()
+		require.Equal(t, []string{"two", "urgent", "three"}, l.in)
+		q.Release(3)
+		l.all.Wait()
+		require.Equal(t, "one", l.in[3])
+		q.Release(1)
+		require.True(t, q.Idle(start))
+		require.PanicsWithValue(t, "limiter: Queue: released more than was acquired", func() { q.Release(1) })
+		require.Panics(t, func() { q.Release(-1) })
+	})
+}
+
+func TestQueueCancelLeaksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 3})
+		l := newLine(t, q)
+		ctx, cancel := context.WithCancel(t.Context())
+		l.join(t.Context(), "running", 1, spillway.Normal)
+		l.join(ctx, "first", 1, spillway.Normal)
+		l.join(t.Context(), "second", 1, spillway.Normal)
+		cancel()
+		synctest.Wait()
+		require.ErrorIs(t, l.errs["first"], context.Canceled)
+		require.Equal(t, int64(1), q.Stats().Waiting, "its place in the queue is free")
+
+		// Granted and cancelled at the same moment: it is gone, so the next gets the place.
+		ctx, cancel = context.WithCancel(t.Context())
+		l.join(ctx, "third", 1, spillway.Critical)
+		cancel()
+		q.Release(1)
+		synctest.Wait()
+		require.ErrorIs(t, l.errs["third"], context.Canceled)
+		require.Equal(t, []string{"running", "second"}, l.in)
+		require.Equal(t, int64(1), q.Stats().InFlight)
+		require.Equal(t, int64(2), q.Stats().Cancelled)
+		require.ErrorIs(t, q.Acquire(ctx, 1, 0), context.Canceled)
+		_, err := q.Admit(ctx, spillway.Request{Arrived: time.Now()})
+		require.ErrorIs(t, err, context.Canceled, "it would have to wait")
+		q.Release(1)
+		require.True(t, q.Idle(start))
+	})
+}
+
+func TestQueueIsResizedWhileInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 3, MaxQueue: 9})
+		l := newLine(t, q)
+		for _, who := range []string{"a", "b", "c", "d", "e", "f"} {
+			l.join(t.Context(), who, 1, spillway.Normal)
+		}
+		require.NoError(t, q.SetLimit(5))
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b", "c", "d", "e"}, slices.Sorted(slices.Values(l.in)), "there is room at once")
+		l.join(t.Context(), "large", 4, spillway.Normal)
+		require.NoError(t, q.SetLimit(2), "which does not wait")
+		synctest.Wait()
+		require.Equal(t, ReasonTooLarge, l.reason("large"), "it can never run")
+		q.Release(3)
+		synctest.Wait()
+		require.Len(t, l.in, 5)
+		q.Release(1)
+		synctest.Wait()
+		require.Len(t, l.in, 6)
+		require.EqualError(t, q.SetLimit(0), "limiter: Queue: Limit must be at least 1, got 0")
+		var cost *CostError
+		require.ErrorAs(t, q.Acquire(t.Context(), 3, 0), &cost)
+		require.Equal(t, 2, cost.Max)
+		require.ErrorAs(t, q.Acquire(t.Context(), -1, 0), &cost)
+		require.Equal(t, int64(3), q.Stats().Impossible)
+	})
+}
+
+// A queue that stands serves the last to come, and nobody who comes now waits for long.
+func TestQueueAdaptive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 10, Order: Adaptive, MaxWait: 300 * time.Millisecond})
+		l := newLine(t, q)
+		l.join(t.Context(), "running", 1, spillway.Normal)
+		l.join(t.Context(), "a", 1, spillway.Normal)
+		l.join(t.Context(), "b", 1, spillway.Normal)
+		q.Release(1)
+		synctest.Wait()
+		require.Equal(t, []string{"running", "a"}, l.in, "in order while it drains")
+		time.Sleep(101 * time.Millisecond)
+		l.join(t.Context(), "c", 1, spillway.Normal)
+		l.join(t.Context(), "d", 1, spillway.Normal)
+		q.Release(1)
+		synctest.Wait()
+		require.Equal(t, []string{"running", "a", "d"}, l.in, "the last to come")
+		time.Sleep(5 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, ReasonWait, l.reason("c"), "after the target, not after MaxWait")
+		q.Release(1)
+		synctest.Wait()
+		require.Equal(t, []string{"running", "a", "d", "b"}, l.in, "who came before still waits")
+		time.Sleep(time.Second)
+		l.join(t.Context(), "e", 1, spillway.Normal)
+		l.join(t.Context(), "f", 1, spillway.Normal)
+		q.Release(1)
+		synctest.Wait()
+		require.Equal(t, "e", l.in[4], "it has been empty, and is in order again")
+		q.Release(1)
+	})
+}
+
+// What a request waits is no latency to the policies behind.
+func TestQueueWaitIsNoLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9})
+		seen := new(latencies)
+		gate := spillway.New(q, seen)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				permit, err := gate.Enter(t.Context(), spillway.Request{})
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+				permit.Done(spillway.Success)
+			})
+		}
+		all.Wait()
+		for _, latency := range seen.list {
+			require.Equal(t, 10*time.Millisecond, latency)
+		}
+		require.Len(t, seen.list, 5)
+	})
+}
+
+type latencies struct {
+	mu   sync.Mutex
+	list []time.Duration
+}
+
+func (l *latencies) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
+
+func (l *latencies) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, res.Latency)
+}
+
+func TestQueueOptions(t *testing.T) {
+	for want, o := range map[string]*QueueOptions{
+		"Limit must be at least 1, got 0":           nil,
+		"MaxQueue must be at least 1, got 0":        {Limit: 1},
+		"Order must be one of the constants, got 3": {Limit: 1, MaxQueue: 1, Order: 3},
+		"MaxWait must be in 0..":                    {Limit: 1, MaxQueue: 1, MaxWait: -1},
+		"Target must be in 0..":                     {Limit: 1, MaxQueue: 1, Target: math.MaxInt64},
+		"Interval must be in 0..":                   {Limit: 1, MaxQueue: 1, Interval: -1},
+		"Name must be printable ASCII":              {Limit: 1, MaxQueue: 1, Name: "\x00"},
+	} {
+		q, err := NewQueue(o)
+		require.Nil(t, q)
+		require.ErrorContains(t, err, "limiter: Queue: "+want)
+	}
+	q := newQueue(t, QueueOptions{Limit: 5, MaxQueue: 1})
+	require.True(t, q.TryAcquire())
+	require.Equal(t, State{Limit: 5, Remaining: 4}, q.Peek())
+}

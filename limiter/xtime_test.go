@@ -1,0 +1,80 @@
+package limiter
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"github.com/spillway-go/spillway"
+)
+
+func TestXTimeDecidesAsTheLimiter(t *testing.T) {
+	x := spillway.Must(NewXTime(rate.NewLimiter(10, 3), "shared"))
+	admit := func(at time.Duration, cost int) (spillway.Request, spillway.Ticket, error) {
+		r := spillway.Request{Arrived: after(at), Cost: cost}
+		ticket, err := x.Admit(t.Context(), r)
+		return r, ticket, err
+	}
+	_, _, err := admit(0, 2)
+	require.NoError(t, err)
+	require.Equal(t, State{Limit: 3, Remaining: 1, NextIn: d, FullIn: 2 * d}, x.PeekAt(after(0)))
+	_, _, err = admit(0, 2)
+	require.Equal(t, &spillway.Rejection{Policy: "shared", Reason: ReasonRate, RetryAfter: 52 * tick, OverQuota: true}, err)
+	_, _, err = admit(0, 4)
+	require.Equal(t, ReasonTooLarge, err.(*spillway.Rejection).Reason)
+	_, _, err = admit(0, -4)
+	require.Equal(t, ReasonNegative, err.(*spillway.Rejection).Reason)
+
+	// What is given back is given back, although others have come since.
+	r, ticket, err := admit(d, 2)
+	require.NoError(t, err)
+	x.Done(r, ticket, spillway.Result{Outcome: spillway.Success})
+	require.Zero(t, x.PeekAt(after(d)).Remaining)
+	_, _, err = admit(2*d, 1)
+	require.NoError(t, err)
+	x.Done(r, ticket, spillway.Result{Outcome: spillway.Refused})
+	require.Equal(t, int64(2), x.PeekAt(after(2*d)).Remaining)
+	require.False(t, x.Idle(after(2*d)))
+	require.True(t, x.Idle(after(3*d)))
+	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, Impossible: 2, Returned: 1}, x.Stats())
+	name, limit, remaining, window, reset := x.Quota(after(2*d), r)
+	require.Equal(t, []any{"shared", int64(3), int64(2), 3 * d, d}, []any{name, limit, remaining, window, reset})
+}
+
+// x/time takes a stale reading for the time and mints a token from it.
+func TestXTimeDoesNotRunBackwards(t *testing.T) {
+	limiter := rate.NewLimiter(10, 1)
+	require.True(t, limiter.AllowN(after(0), 1))
+	require.True(t, limiter.AllowN(after(d), 1))
+	x := spillway.Must(NewXTime(rate.NewLimiter(10, 1), ""))
+	passed := 0
+	rng := rand.New(rand.NewPCG(1, 1))
+	for now := time.Duration(0); now < 100*time.Second; now += time.Millisecond {
+		stale := time.Duration(rng.Int64N(int64(time.Second)))
+		if _, err := x.Admit(t.Context(), spillway.Request{Arrived: after(now - stale)}); err == nil {
+			passed++
+		}
+	}
+	require.LessOrEqual(t, passed, 1001)
+	require.Greater(t, passed, 700, "a burst of one loses what comes while it is full")
+}
+
+func TestXTimeWithoutLimit(t *testing.T) {
+	x := spillway.Must(NewXTime(rate.NewLimiter(rate.Inf, 0), ""))
+	_, err := x.Admit(t.Context(), spillway.Request{Arrived: after(0), Cost: 1e6})
+	require.NoError(t, err)
+	require.True(t, x.Idle(after(0)))
+	x = spillway.Must(NewXTime(rate.NewLimiter(0, 1), ""))
+	_, err = x.Admit(t.Context(), spillway.Request{Arrived: after(0)})
+	require.NoError(t, err)
+	_, err = x.Admit(t.Context(), spillway.Request{Arrived: after(time.Hour)})
+	require.Zero(t, err.(*spillway.Rejection).RetryAfter)
+	require.Equal(t, State{Limit: 1, NextIn: never, FullIn: never}, x.PeekAt(after(time.Hour)))
+	_, err = NewXTime(nil, "")
+	require.EqualError(t, err, "limiter: XTime: limiter must be set, got nil")
+	_, err = NewXTime(rate.NewLimiter(1, 1), "\n")
+	require.ErrorContains(t, err, "Name")
+}
