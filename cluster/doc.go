@@ -1,0 +1,2 @@
+// Package cluster holds limits that many processes share, on Redis.
+package cluster

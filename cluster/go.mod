@@ -1,0 +1,5 @@
+module github.com/spillway-go/spillway/cluster
+
+go 1.25.0
+
+replace github.com/spillway-go/spillway => ../
