@@ -107,13 +107,39 @@ func ExampleShadow() {
 		_, err := gate.Enter(context.Background(), spillway.Request{})
 		fmt.Println(err)
 	}
-	s := dryRun.Stats()
+	s := dryRun.Stats()[0]
 	fmt.Println("would have refused", s.WouldRefuse, "of", s.Admitted+s.WouldRefuse)
 	// Output:
 	// <nil>
 	// <nil>
 	// <nil>
 	// would have refused 2 of 3
+}
+
+// Two candidates are compared with each other and with what happened, and the better one gets a tenth of the traffic.
+func ExampleShadowPolicy_Enforce() {
+	narrow, wide := NewWorkers(1), NewWorkers(2)
+	trial := spillway.Shadow(narrow, wide)
+	_ = trial.SetSLO(100 * time.Millisecond) // what succeeds within it was right to admit
+
+	gate := spillway.New(trial)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var permits []spillway.Permit
+	for range 3 {
+		permit, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
+		permits = append(permits, permit)
+	}
+	for i := range permits {
+		permits[i].DoneAt(now.Add(time.Duration(i*80)*time.Millisecond), spillway.Success)
+	}
+	fmt.Print(trial)
+
+	err := trial.Enforce(1, .1)
+	fmt.Println(err)
+	// Output:
+	// candidate 0: admitted 1, would refuse 2 (enforced 0), disagreed 2, regrets 0 admitted and 1 refused
+	// candidate 1: admitted 2, would refuse 1 (enforced 0), disagreed 1, regrets 0 admitted and 0 refused
+	// <nil>
 }
 
 func ExampleRejection() {

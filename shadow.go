@@ -2,63 +2,257 @@ package spillway
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spillway-go/spillway/stats"
 )
 
-// Shadow returns a Policy that asks p about every request, counts what p would have refused, and refuses nothing: a dry
-// run on live traffic. A request that p refused runs unseen by p, so what p learns is what it would have let in. A [Queuer]
-// is no fit: its requests would wait for an answer that does not matter.
-func Shadow(p Policy) *ShadowPolicy {
-	if p == nil {
-		panic("spillway: Shadow: policy is nil")
+// Shadow returns a Policy that asks up to eight candidates about every request, counts what each would have refused and
+// how right it would have been, and refuses nothing: a dry run on live traffic, of one policy or of several beside each
+// other. Put it in front of the policies that do refuse, so that it sees what they turn away. A request that a candidate
+// refused runs unseen by it, so what it learns is what it would have let in. A [Queuer] is no fit: its requests would wait
+// for an answer that does not matter. Shadow panics if there is no candidate, one is nil, or there are more than eight.
+func Shadow(candidates ...Policy) *ShadowPolicy {
+	if len(candidates) == 0 || len(candidates) > maxPolicies {
+		panic(fmt.Sprintf("spillway: Shadow: from 1 to %d candidates, got %d", maxPolicies, len(candidates)))
 	}
-	return &ShadowPolicy{inner: p}
+	s := &ShadowPolicy{candidates: make([]shadowed, len(candidates))}
+	for i, p := range candidates {
+		if p == nil {
+			panic(fmt.Sprintf("spillway: Shadow: candidate %d is nil", i))
+		}
+		s.candidates[i].policy = p
+	}
+	// The ticket of one candidate is the shadow's own, unless it may be noTicket itself.
+	if _, nested := candidates[0].(*ShadowPolicy); nested || len(candidates) > 1 {
+		s.stash = newStash()
+	}
+	return s
 }
 
-// A ShadowPolicy runs another [Policy] without letting it refuse. It is made by [Shadow] and safe for concurrent use.
+// A ShadowPolicy runs other policies without letting them refuse, but for the part of the traffic that
+// [ShadowPolicy.Enforce] gives them. It is made by [Shadow] and safe for concurrent use.
 type ShadowPolicy struct {
-	inner     Policy
-	admitted  stats.Counter
-	cancelled stats.Counter
-	refusals  tally
+	candidates []shadowed
+	slo        atomic.Int64
+	enforced   atomic.Pointer[enforcement] // nil if nothing is
+	stash      *stash                      // nil if a ticket is the only candidate's
 }
 
-// ShadowStats is a snapshot of what a [ShadowPolicy] has seen.
+// shadowed is a candidate and what is counted of it.
+type shadowed struct {
+	policy                        Policy
+	admitted, cancelled, enforced stats.Counter
+	refusedBehind, letThrough     stats.Counter
+	regretAdmitted, regretRefused stats.Counter
+	refusals                      tally
+}
+
+// ShadowStats is a snapshot of what a [ShadowPolicy] has seen of one candidate.
 type ShadowStats struct {
-	Admitted    int64     // admitted by the policy in the shadow
-	WouldRefuse int64     // admitted although that policy refused: the sum of Refusals
+	Admitted    int64     // admitted by the candidate
+	WouldRefuse int64     // refused by the candidate: the sum of Refusals
 	Cancelled   int64     // refused without a *Rejection: the request's ctx ended in its queue
-	Refusals    []Refusal // by reason; Index is always 0
+	Refusals    []Refusal // by reason; Index is the candidate's
+
+	Enforced int64 // of WouldRefuse, turned away indeed, as Enforce asks
+
+	// Where the candidate and what happened disagreed, counted when the request ends.
+	RefusedBehind int64 // of Admitted, turned away by a policy behind the shadow, or by another candidate enforced
+	LetThrough    int64 // of WouldRefuse and Cancelled, ran nevertheless
+
+	// What the candidate would have to regret, counted when the request ends. Ignored outcomes say nothing.
+	RegretAdmitted int64 // of Admitted, ran and missed its objective: failed, was dropped, or took longer than the SLO
+	RegretRefused  int64 // of LetThrough, succeeded within the SLO: there was room for it
 }
 
-// Admit asks the policy in the shadow and admits whatever it says.
+// SetSLO sets the latency within which a success is a good one, for the counts of regret, from now on. If d is 0, as it is
+// at first, any success is. A negative d is an error.
+func (s *ShadowPolicy) SetSLO(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("spillway: Shadow: SLO must not be negative, got %v", d)
+	}
+	s.slo.Store(int64(d))
+	return nil
+}
+
+// enforcement holds for each candidate where its part of the traffic ends, as a fraction of 2^64.
+type enforcement struct {
+	fractions []float64
+	ends      []uint64
+}
+
+// Enforce lets a candidate, counted from 0, refuse a fraction of the traffic indeed, from 0 to 1, from now on. Each request
+// belongs to at most one candidate, so that the fractions of all may not add up to more than 1: with .5 and .5, two
+// candidates are compared on halves of the same traffic. Which request belongs to whom depends on the nanosecond of its
+// arrival alone. A value that cannot be is an error and changes nothing.
+func (s *ShadowPolicy) Enforce(candidate int, fraction float64) error {
+	if candidate < 0 || candidate >= len(s.candidates) {
+		return fmt.Errorf("spillway: Shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)
+	}
+	if !(fraction >= 0 && fraction <= 1) {
+		return fmt.Errorf("spillway: Shadow: fraction must be from 0 to 1, got %v", fraction)
+	}
+	for {
+		old := s.enforced.Load()
+		next := &enforcement{fractions: make([]float64, len(s.candidates)), ends: make([]uint64, len(s.candidates))}
+		if old != nil {
+			copy(next.fractions, old.fractions)
+		}
+		next.fractions[candidate] = fraction
+		sum := 0.0
+		for i, f := range next.fractions {
+			if sum += f; sum > 1+1e-9 {
+				return fmt.Errorf("spillway: Shadow: fractions of all candidates must not exceed 1, got %v", next.fractions)
+			}
+			next.ends[i] = share(sum)
+		}
+		if sum == 0 {
+			next = nil
+		}
+		if s.enforced.CompareAndSwap(old, next) {
+			return nil
+		}
+	}
+}
+
+// share returns f of 2^64.
+func share(f float64) uint64 {
+	if f >= 1-1e-9 {
+		return math.MaxUint64
+	}
+	return uint64(f * (1 << 63) * 2)
+}
+
+// owner returns the candidate to which a request that arrived at now belongs, or -1.
+func (e *enforcement) owner(now time.Time) int {
+	if e == nil {
+		return -1
+	}
+	draw := uint64(now.UnixNano())
+	draw = (draw ^ draw>>30) * 0xbf58476d1ce4e5b9 // the finalizer of SplitMix64
+	draw = (draw ^ draw>>27) * 0x94d049bb133111eb
+	draw ^= draw >> 31
+	begin := uint64(0)
+	for i, end := range e.ends {
+		if end > begin && draw >= begin && (draw < end || end == math.MaxUint64) {
+			return i
+		}
+		begin = end
+	}
+	return -1
+}
+
+// Admit asks the candidates and admits whatever they say, unless the one that the request belongs to by
+// [ShadowPolicy.Enforce] refuses it.
 func (s *ShadowPolicy) Admit(ctx context.Context, r Request) (Ticket, error) {
-	t, err := s.inner.Admit(ctx, r)
+	owner := s.enforced.Load().owner(r.Arrived)
+	var a answers
+	for i := range s.candidates {
+		t, err := s.candidates[i].ask(ctx, r, i)
+		if err != nil && owner == i {
+			s.candidates[i].enforced.Add(1)
+			s.finish(r, &a, i, Result{Outcome: Refused})
+			return 0, err
+		}
+		a.tickets[i] = t
+		if err == nil {
+			a.admitted |= 1 << i
+		}
+	}
+	if s.stash == nil {
+		return a.tickets[0], nil
+	}
+	return s.stash.put(&a), nil
+}
+
+// ask asks candidate i. The ticket is noTicket if it refuses.
+func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
+	t, err := c.policy.Admit(ctx, r)
 	if err == nil {
-		s.admitted.Add(1)
+		c.admitted.Add(1)
 		return t, nil
 	}
 	if rej := rejectionIn(err); rej != nil {
-		s.refusals.add(0, rej.Policy, rej.Reason)
+		c.refusals.add(i, rej.Policy, rej.Reason)
 	} else {
-		s.cancelled.Add(1)
+		c.cancelled.Add(1)
 	}
-	return noTicket, nil
+	return noTicket, err
 }
 
-// Done tells the policy in the shadow how a request went that it had admitted.
+// Done tells the candidates that had admitted a request how it went, and counts how right each was.
 func (s *ShadowPolicy) Done(r Request, t Ticket, res Result) {
-	if t != noTicket {
-		s.inner.Done(r, t, res)
+	var a answers
+	switch {
+	case s.stash != nil:
+		s.stash.take(t, &a)
+	case t != noTicket:
+		a = answers{tickets: [maxPolicies]Ticket{t}, admitted: 1}
+	}
+	s.finish(r, &a, len(s.candidates), res)
+}
+
+// finish ends a request at the first n candidates, the last of them first.
+func (s *ShadowPolicy) finish(r Request, a *answers, n int, res Result) {
+	slo := s.slo.Load()
+	for i := n - 1; i >= 0; i-- {
+		c, admitted := &s.candidates[i], a.admitted&(1<<i) != 0
+		if admitted {
+			c.policy.Done(r, a.tickets[i], res)
+		}
+		c.judge(admitted, res, slo)
 	}
 }
 
-// Stats returns a snapshot of the counts. It may be called at any time.
-func (s *ShadowPolicy) Stats() ShadowStats {
-	out := ShadowStats{Admitted: s.admitted.Value(), Cancelled: s.cancelled.Value(), Refusals: s.refusals.list()}
-	for _, r := range out.Refusals {
-		out.WouldRefuse += r.Count
+// judge counts how right the candidate was about a request that ended so.
+func (c *shadowed) judge(admitted bool, res Result, slo int64) {
+	if res.Outcome == Refused {
+		if admitted {
+			c.refusedBehind.Add(1)
+		}
+		return
+	}
+	if !admitted {
+		c.letThrough.Add(1)
+	}
+	late := slo > 0 && int64(res.Latency) > slo
+	switch good := res.Outcome == Success && !late; {
+	case res.Outcome == Ignored:
+	case admitted && !good:
+		c.regretAdmitted.Add(1)
+	case !admitted && good:
+		c.regretRefused.Add(1)
+	}
+}
+
+// Stats returns a snapshot of the counts of each candidate, in their order. It may be called at any time.
+func (s *ShadowPolicy) Stats() []ShadowStats {
+	out := make([]ShadowStats, len(s.candidates))
+	for i := range s.candidates {
+		c := &s.candidates[i]
+		out[i] = ShadowStats{
+			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), Refusals: c.refusals.list(), Enforced: c.enforced.Value(),
+			RefusedBehind: c.refusedBehind.Value(), LetThrough: c.letThrough.Value(),
+			RegretAdmitted: c.regretAdmitted.Value(), RegretRefused: c.regretRefused.Value(),
+		}
+		for _, r := range out[i].Refusals {
+			out[i].WouldRefuse += r.Count
+		}
 	}
 	return out
+}
+
+// String returns the counts as a table, a line a candidate, for logs and first looks.
+func (s *ShadowPolicy) String() string {
+	var b strings.Builder
+	for i, c := range s.Stats() {
+		fmt.Fprintf(&b, "candidate %d: admitted %d, would refuse %d (enforced %d), disagreed %d, regrets %d admitted and %d refused\n",
+			i, c.Admitted, c.WouldRefuse, c.Enforced, c.RefusedBehind+c.LetThrough, c.RegretAdmitted, c.RegretRefused)
+	}
+	return b.String()
 }

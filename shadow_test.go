@@ -34,10 +34,10 @@ func TestShadowAdmitsWhatItsPolicyRefuses(t *testing.T) {
 	seen.DoneAt(seen.Arrived(), spillway.Dropped)
 	require.Equal(t, []string{"0 ends seen as 1: dropped after 0s"}, j.take())
 
-	require.Equal(t, spillway.ShadowStats{
-		Admitted: 1, WouldRefuse: 1, Cancelled: 1,
+	require.Equal(t, []spillway.ShadowStats{{
+		Admitted: 1, WouldRefuse: 1, Cancelled: 1, LetThrough: 2, RegretAdmitted: 1,
 		Refusals: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
-	}, shadow.Stats())
+	}}, shadow.Stats())
 	require.Equal(t, spillway.GateStats{Admitted: 3, Failed: 2, Dropped: 1}, gate.Stats())
 }
 
@@ -66,13 +66,17 @@ func TestShadowOfAShadow(t *testing.T) {
 		p.Done(spillway.Success)
 	}
 	require.Zero(t, inner.inFlight())
-	require.EqualValues(t, 2, first.Stats().WouldRefuse)
-	require.Zero(t, second.Stats().WouldRefuse)
-	require.EqualValues(t, 3, second.Stats().Admitted)
+	require.EqualValues(t, 2, first.Stats()[0].WouldRefuse)
+	require.EqualValues(t, 2, first.Stats()[0].RegretRefused)
+	require.Equal(t, []spillway.ShadowStats{{Admitted: 3}}, second.Stats())
 }
 
-func TestShadowPanicsOnNil(t *testing.T) {
-	require.PanicsWithValue(t, "spillway: Shadow: policy is nil", func() { spillway.Shadow(nil) })
+func TestShadowPanicsOnMisuse(t *testing.T) {
+	p := &slots{}
+	require.PanicsWithValue(t, "spillway: Shadow: candidate 1 is nil", func() { spillway.Shadow(p, nil) })
+	require.PanicsWithValue(t, "spillway: Shadow: from 1 to 8 candidates, got 0", func() { spillway.Shadow() })
+	require.PanicsWithValue(t, "spillway: Shadow: from 1 to 8 candidates, got 9",
+		func() { spillway.Shadow(p, p, p, p, p, p, p, p, p) })
 }
 
 func TestShadowBoundsReasons(t *testing.T) {
@@ -85,7 +89,7 @@ func TestShadowBoundsReasons(t *testing.T) {
 		_, err := shadow.Admit(context.Background(), spillway.Request{Arrived: base})
 		require.NoError(t, err)
 	}
-	s := shadow.Stats()
+	s := shadow.Stats()[0]
 	require.EqualValues(t, 100, s.WouldRefuse)
 	require.Len(t, s.Refusals, 65)
 	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.Refusals[64])
@@ -120,13 +124,23 @@ func TestShadowUnderConcurrency(t *testing.T) {
 	}
 	all.Wait()
 	require.Zero(t, inner.inFlight())
-	s := shadow.Stats()
+	s := shadow.Stats()[0]
 	require.Equal(t, gate.Stats().Admitted, s.Admitted+s.WouldRefuse)
 	require.Positive(t, s.WouldRefuse)
 }
 
 func TestShadowKeepsTheContract(t *testing.T) {
 	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) })
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) })
+	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) })
+}
+
+// enforcing returns a shadow that lets its last candidate refuse all.
+func enforcing(t *testing.T, candidates ...spillway.Policy) *spillway.ShadowPolicy {
+	t.Helper()
+	s := spillway.Shadow(candidates...)
+	require.NoError(t, s.Enforce(len(candidates)-1, 1))
+	return s
 }
 
 func TestShadowAllocatesNothing(t *testing.T) {
@@ -134,7 +148,8 @@ func TestShadowAllocatesNothing(t *testing.T) {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, limit := range []int{0, 1} {
-		gate := spillway.New(spillway.Shadow(&slots{limit: limit}))
+		gate := spillway.New(spillway.Shadow(&slots{limit: limit}), spillway.Shadow(&slots{limit: limit}, &slots{limit: 1}),
+			enforcing(t, &slots{limit: 1}, &slots{limit: limit}))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			p, _ := gate.Enter(context.Background(), spillway.Request{})
 			p.Done(spillway.Success)
