@@ -23,6 +23,7 @@ const modulePath = "github.com/spillway-go/spillway"
 // rooms of lower floors that are not private to others, and itself.
 var floors = map[string]int{
 	"internal/cgroup":   0,
+	"internal/deadline": 0,
 	"internal/stripe":   0,
 	"stats":             1,
 	".":                 2,

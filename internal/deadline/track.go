@@ -1,0 +1,92 @@
+package deadline
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// warmUp is how many requests have to be observed before there is an estimate: the least of twenty is one in twenty.
+	warmUp = 20
+
+	// A faster request lowers the estimate by down, a slower one raises it by up. It rests where the two balance: where
+	// up/(up+down), one in twenty, are faster. Steps in proportion make it follow microseconds and minutes alike: it
+	// takes 11 faster or 201 slower requests to fall or rise by a factor of e. In balance, it stays within some 15 % for
+	// latencies that spread over an order of magnitude.
+	up   = 0.005
+	down = 0.095
+
+	leastEstimate = time.Microsecond // steps of whole nanoseconds stay small against it
+	mostEstimate  = 365 * 24 * time.Hour
+
+	// The time between two probes is probeEvery estimates, within these bounds.
+	probeEvery = 4
+	leastProbe = 10 * time.Millisecond
+	mostProbe  = time.Second
+)
+
+// A track is what is known of one key.
+//
+// The estimate is that of a quantile by stochastic approximation with multiplicative steps (Yazidi and Hammer,
+// "Multiplicative update methods for incremental quantile estimation", IEEE Transactions on Cybernetics, 2017).
+type track struct {
+	state  atomic.Uint64 // how many have been observed, up to warmUp, in the upper 8 bits; the estimate in the lower 56
+	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
+	born   time.Time
+	_      [88]byte // the next track is of another route, served by other cores
+}
+
+const estimateBits = 56
+
+func pack(seen uint64, estimate time.Duration) uint64 {
+	return seen<<estimateBits | uint64(min(max(estimate, leastEstimate), mostEstimate))
+}
+
+func unpack(state uint64) (seen uint64, estimate time.Duration) {
+	return state >> estimateBits, time.Duration(state & (1<<estimateBits - 1))
+}
+
+func (t *track) estimate() (time.Duration, bool) {
+	seen, estimate := unpack(t.state.Load())
+	return estimate, seen >= warmUp
+}
+
+// observe moves the estimate. Of samples that arrive at the same instant, one may be lost: which one does not depend on
+// how long it took.
+func (t *track) observe(latency time.Duration) {
+	state := t.state.Load()
+	seen, estimate := unpack(state)
+	switch {
+	case seen == 0:
+		t.state.CompareAndSwap(state, pack(1, latency))
+	case seen < warmUp:
+		t.state.CompareAndSwap(state, pack(seen+1, min(estimate, latency)))
+	case latency < estimate:
+		t.state.CompareAndSwap(state, pack(seen, estimate-step(estimate, down)))
+	case latency > estimate:
+		t.state.CompareAndSwap(state, pack(seen, estimate+step(estimate, up)))
+	}
+}
+
+// unfinished is observe for a latency that is at least the given one. If that is less than the estimate, it says nothing.
+func (t *track) unfinished(latency time.Duration) {
+	seen, estimate := unpack(t.state.Load())
+	if seen == 0 || latency >= estimate {
+		t.observe(latency)
+	}
+}
+
+// step returns a share of estimate, 1 ns at least.
+func step(estimate time.Duration, share float64) time.Duration {
+	return max(time.Duration(float64(estimate)*share), 1)
+}
+
+// probe reports whether it is time for another probe, and then the caller's request is it. A clock that went back by
+// more than the time between probes does not end them.
+func (t *track) probe(now time.Time, estimate time.Duration) bool {
+	at := int64(now.Sub(t.born))
+	last := t.probed.Load()
+	since := time.Duration(at - last)
+	every := min(max(probeEvery*estimate, leastProbe), mostProbe)
+	return (since >= every || since <= -every) && t.probed.CompareAndSwap(last, at)
+}
