@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The reasons of a [RedisError], fit for metric labels.
+const (
+	ReasonBreaker = "breaker open"      // Redis did not answer lately, so it was not asked
+	ReasonTimeout = "redis timeout"     // no answer in time; the script may have run
+	ReasonConn    = "redis unreachable" // no connection, or it broke; the script may have run
+	ReasonRefused = "redis refused"     // it is loading, a replica, out of memory, or the like
+	ReasonType    = "wrong type of key" // somebody else keeps something else at that key
+	ReasonScript  = "script failed"     // the script ended with an error, or what it returned makes no sense
+)
+
+// ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
+var ErrRedis = errors.New("cluster: no answer by Redis") //nolint:gochecknoglobals // a sentinel
+
+// A RedisError says that Redis gave no answer that counts. A call that returns one may have had its effect, at most once,
+// if Reason is [ReasonTimeout] or [ReasonConn].
+type RedisError struct {
+	Reason string // one of the constants above
+	Err    error  // of the client, or of the breaker
+}
+
+// Error returns a text such as "cluster: redis timeout: context deadline exceeded".
+func (e *RedisError) Error() string { return "cluster: " + e.Reason + ": " + e.Err.Error() }
+
+// Unwrap returns the error of the client.
+func (e *RedisError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrRedis].
+func (e *RedisError) Is(target error) bool { return target == ErrRedis }
+
+// reasonOf classes an error of the client.
+func reasonOf(err error) string {
+	var fromServer redis.Error
+	var network net.Error
+	switch {
+	case errors.As(err, &fromServer):
+		text := err.Error()
+		switch {
+		case strings.Contains(text, "WRONGTYPE"): // Redis 6 puts it behind a prefix
+			return ReasonType
+		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
+			return ReasonScript
+		}
+		return ReasonRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout(), isPoolTimeout(err):
+		return ReasonTimeout
+	}
+	return ReasonConn
+}
+
+func isPoolTimeout(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) }
