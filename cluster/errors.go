@@ -20,7 +20,7 @@ const (
 )
 
 // ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
-var ErrRedis = errors.New("cluster: no answer by Redis") //nolint:gochecknoglobals // a sentinel
+var ErrRedis = errors.New("cluster: no answer by Redis")
 
 // A RedisError says that Redis gave no answer that counts. A call that returns one may have had its effect, at most once,
 // if Reason is [ReasonTimeout] or [ReasonConn].
