@@ -78,8 +78,9 @@ func against(t *testing.T, rng *rand.Rand, l direct, m model, maxCost int, step 
 			continue
 		}
 		latest = max(latest, now)
-		require.Equal(t, m.allow(latest, n), err == nil, "call %d: %d at %v: %v", i, n, now, err)
-		require.Equal(t, int64(n) <= peek.Remaining, err == nil, "call %d: %d at %v, but Peek had %+v", i, n, now, peek)
+		if ok := m.allow(latest, n); ok != (err == nil) || ok != (int64(n) <= peek.Remaining) {
+			t.Fatalf("call %d: %d at %v: %v, but the model says %v, and Peek had %+v", i, n, now, err, ok, peek)
+		}
 	}
 }
 
@@ -88,6 +89,14 @@ func seeds(t *testing.T, n uint64, f func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	for seed := range n {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 7))) })
+	}
+}
+
+// same is require.Equal where it is asked so often that the test would spend its time there.
+func same[T comparable](t *testing.T, want, got T, step int) {
+	if want != got {
+		t.Helper() // which is dear too
+		require.Equal(t, want, got, "step %d", step)
 	}
 }
 

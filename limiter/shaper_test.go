@@ -92,7 +92,9 @@ func TestShaperPaces(t *testing.T) {
 		var last Reservation
 		for range 300_000 {
 			r, err := s.ReserveAt(after(0), 1, never)
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			last = r
 		}
 		require.InDelta(t, time.Millisecond, last.Delay(), 10)
@@ -345,20 +347,20 @@ func TestSpacerAgainstModel(t *testing.T) {
 				n := 1 + rng.Int64N(5)
 				_, _, ok := s.tryNow(now, n)
 				want := m.level <= m.slack && len(m.queue) == 0
-				require.Equal(t, want, ok, "step %d", step)
+				same(t, want, ok, step)
 				if ok {
 					m.level += n * interval
 					break
 				}
 				sp, wait, _ := s.enqueue(now, n, horizon, make(chan struct{}, 1))
-				require.Equal(t, len(m.queue) < 6, sp != nil, "step %d", step)
+				same(t, len(m.queue) < 6, sp != nil, step)
 				if sp != nil {
 					ms := &modelSpot{sp: sp, n: n}
 					total := m.level - m.slack
 					for _, o := range m.queue {
 						total += o.n * interval
 					}
-					require.Equal(t, total, wait, "step %d", step)
+					same(t, total, wait, step)
 					m.queue = append(m.queue, ms)
 					spots = append(spots, ms)
 				}
@@ -379,9 +381,9 @@ func TestSpacerAgainstModel(t *testing.T) {
 			}
 			s.grant(now)
 			for _, ms := range spots {
-				require.Equal(t, ms.granted, ms.sp.granted, "step %d", step)
+				same(t, ms.granted, ms.sp.granted, step)
 			}
-			require.Equal(t, len(m.queue), s.waiting, "step %d", step)
+			same(t, len(m.queue), s.waiting, step)
 			spots = slices.DeleteFunc(spots, func(ms *modelSpot) bool { return ms.granted })
 		}
 	})

@@ -99,7 +99,7 @@ func (m *listModel) setLimit(now, limit int64) {
 
 func TestWaitlistAgainstModel(t *testing.T) {
 	for _, order := range []Order{FIFO, LIFO, Adaptive} {
-		seeds(t, 30, func(t *testing.T, rng *rand.Rand) {
+		seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
 			limit, maxQueue := 1+rng.Int64N(6), 1+rng.IntN(8)
 			q := &waitlist{limit: limit, maxQueue: maxQueue, order: order, maxWait: 1000, target: 50, interval: 100}
 			m := &listModel{limit: limit, maxQueue: maxQueue, order: order, interval: 100}
@@ -119,14 +119,14 @@ func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
 		case 0, 1, 2:
 			n, p := 1+rng.Int64N(min(3, m.limit)), spillway.Priority(rng.IntN(4))
 			want, got := m.ask(now, n, p)
-			require.Equal(t, got, q.tryNow(now, n, p), "step %d", i)
+			same(t, got, q.tryNow(now, n, p), i)
 			if got {
 				running = append(running, n)
 				break
 			}
 			g := &guest{n: n, priority: p, ready: make(chan struct{})}
 			wait, ok := q.enqueue(now, g)
-			require.Equal(t, want != nil, ok, "step %d", i)
+			same(t, want != nil, ok, i)
 			if ok {
 				require.Contains(t, []int64{1000, 50}, wait)
 				want.g = g
@@ -165,19 +165,21 @@ func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
 		}
 		for j := len(known) - 1; j >= 0; j-- {
 			g := known[j]
-			require.Equal(t, g.fate, g.g.fate, "step %d", i)
+			same(t, g.fate, g.g.fate, i)
+			told := false
 			select {
 			case <-g.g.ready:
-				require.NotEqual(t, waits, g.fate)
+				told = true
 			default:
-				require.Equal(t, waits, g.fate)
 			}
+			same(t, g.fate != waits, told, i)
 			if g.fate == runs && rng.IntN(2) == 0 {
 				running = append(running, g.n)
 				known = slices.Delete(known, j, j+1)
 			}
 		}
-		require.Equal(t, []int64{m.inFlight, int64(len(m.queue))}, []int64{q.inFlight, int64(q.waiting)}, "step %d", i)
-		require.Equal(t, m.stands(now), q.stands(now), "step %d", i)
+		same(t, m.inFlight, q.inFlight, i)
+		same(t, len(m.queue), q.waiting, i)
+		same(t, m.stands(now), q.stands(now), i)
 	}
 }
