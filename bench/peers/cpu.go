@@ -1,0 +1,56 @@
+package peers
+
+import (
+	"sync/atomic"
+	"time"
+	_ "unsafe" // for the names below
+
+	"github.com/spillway-go/spillway/stats"
+)
+
+// What go-zero and aegis take for the CPU usage, in thousandths. Both keep it in a variable of the package that only their
+// own samplers write, and offer no way to give them a reading: these names are the way. Neither variable is used here but
+// by the functions of sync/atomic, as there.
+
+//go:linkname goZeroCPU github.com/zeromicro/go-zero/core/stat.cpuUsage
+var goZeroCPU int64
+
+//go:linkname aegisCPU github.com/go-kratos/aegis/ratelimit/bbr.gCPU
+var aegisCPU int64
+
+// trueCPU returns Spillway's own reading of the CPU, refreshed by whoever asks: as often as go-zero does, twice as often as
+// aegis, and smoothed as much as by both.
+func trueCPU() (func() (float64, float64), error) {
+	sensor, err := stats.NewCPU(&stats.CPUOptions{Interval: 250 * time.Millisecond, Beta: 0.95})
+	if err != nil {
+		return nil, err
+	}
+	return func() (float64, float64) { return readings(sensor, time.Now()) }, nil
+}
+
+func readings(sensor *stats.CPU, now time.Time) (raw, smoothed float64) {
+	s := sensor.Ref(now)
+	if !s.Known() {
+		return 0, 0
+	}
+	return s.Usage, s.Smoothed
+}
+
+func raw(raw, _ float64) float64 { return raw }
+
+func smoothed(_, smoothed float64) float64 { return smoothed }
+
+// fed returns a peer whose variable is kept at one of the true readings.
+func fed(peer func(Facts) (Admission, error), variable *int64, which func(raw, smoothed float64) float64) func(Facts) (Admission, error) {
+	return func(f Facts) (Admission, error) {
+		a, err := peer(f)
+		admit := a.Admit
+		a.Admit = func() (func(), bool) {
+			if permille := int64(1000*which(f.CPU()) + 0.5); atomic.LoadInt64(variable) != permille {
+				atomic.StoreInt64(variable, permille)
+			}
+			return admit()
+		}
+		return a, err
+	}
+}
