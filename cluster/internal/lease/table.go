@@ -1,0 +1,280 @@
+package lease
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Unlimited is the level of a table in which everybody gets what it wants.
+const Unlimited = 1e300
+
+// A Request is what a node sends to the table.
+type Request struct {
+	Node   string
+	Epoch  string  // of the table that Ack is from
+	Seq    uint64  // greater with each request of a node
+	Ack    uint64  // Seq of the reply in force, or 0
+	Want   float64 // tokens per second
+	Has    float64 // rate that the node uses at most from now on, by the grant of Ack
+	Claim  float64 // Has, if its lease surely lasts until the reply
+	Weight float64
+}
+
+// A Reply is what the table answers.
+type Reply struct {
+	Seq      uint64
+	Epoch    string
+	Grant    float64 // tokens per second, for a term from when the request was sent
+	Target   float64 // what the grant will be when others have let go
+	Gift     float64 // tokens that come with the grant
+	Learning bool    // the table may not know of all leases
+	Hungry   bool    // others want more than they get
+	Nodes    int     // that have a lease or wait for one
+	Now      float64 // µs
+}
+
+// An Entry is what the table knows of a node.
+type Entry struct {
+	Want, Weight  float64
+	Grant, Expiry float64 // by the reply to Seq; Expiry in µs
+	Seq           float64
+	Prev, PrevExp float64 // what the node may use until it acknowledges Seq
+	PrevSeq       float64
+}
+
+// inUse returns the rate that the node may be using at now.
+func (e *Entry) inUse(now float64) float64 {
+	var u float64
+	if now < e.Expiry {
+		u = e.Grant
+	}
+	if now < e.PrevExp {
+		u = max(u, e.Prev)
+	}
+	return u
+}
+
+// A Table is the state of one limit, and what the script does with it. The zero Table is that of an empty Redis.
+type Table struct {
+	Marked  float64 // µs up to which tables learn that are made new; 0 if there is no marker
+	Made    bool
+	Entries map[string]*Entry
+	Meta
+}
+
+// Meta is what a table keeps once for all nodes.
+type Meta struct {
+	Epoch  string
+	Learn  float64 // µs up to which only what nodes claim is granted
+	Last   float64 // µs of the last call
+	Free   float64 // tokens in the pool of those without a lease
+	Level  float64 // tokens per second and unit of weight that nobody exceeds
+	Head   float64 // tokens per second and unit of weight on top
+	Used   float64 // sum of what the nodes may be using
+	Next   float64 // µs from which the level is worked out again
+	First  float64 // µs of the first end of a lease
+	Weight float64
+	Nodes  int
+}
+
+func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }
+
+// Flush forgets everything, as FLUSHALL does.
+func (t *Table) Flush() { *t = Table{} }
+
+// Sync renews the lease of a node at now, in µs.
+func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
+	t.open(now, c, q.Node, q.Claim)
+	e := t.Entries[q.Node]
+	if e != nil && float64(q.Ack) > e.Seq { // the table is older than what the node has seen
+		t.restart(now, c, q.Node, now+micros(c.Term))
+		e = nil
+	}
+	if e != nil && float64(q.Seq) <= e.Seq {
+		return t.reply(now, e, q.Weight, 0)
+	}
+	var old, use, useExp float64
+	if e == nil {
+		e = &Entry{}
+		t.Entries[q.Node] = e
+		t.Nodes++
+		if now < t.Learn && q.Epoch != t.Epoch {
+			use, useExp = q.Claim, now+micros(c.Term)
+		}
+	} else {
+		old = e.inUse(now)
+		use, useExp = e.held(q, now)
+	}
+	e.Want, e.Weight = q.Want, q.Weight
+	t.accrue(now, c)
+	if now >= t.Next || now >= t.First {
+		t.recompute(now, c)
+	}
+	others := t.Used - old
+	grant := max(min(t.target(e), c.Rate-others), 0)
+	if now < t.Learn {
+		grant = min(grant, use)
+	}
+	gift := t.gift(c, max(grant, use)-old)
+	t.Used = others + max(grant, use)
+	t.Free = min(t.Free, t.poolSize(c))
+	e.Prev, e.PrevExp, e.PrevSeq = use, useExp, float64(q.Ack)
+	e.Grant, e.Expiry, e.Seq = grant, now+micros(c.Term+c.Reclaim), float64(q.Seq)
+	t.First = min(t.First, e.Expiry)
+	return t.reply(now, e, q.Weight, gift)
+}
+
+// held returns what a node uses that sends q, and until when.
+func (e *Entry) held(q *Request, now float64) (use, exp float64) {
+	switch {
+	case q.Ack == 0:
+		return 0, 0
+	case float64(q.Ack) == e.Seq:
+		use, exp = e.Grant, e.Expiry
+	case float64(q.Ack) == e.PrevSeq:
+		use, exp = e.Prev, e.PrevExp
+	default:
+		use, exp = e.inUse(now), max(e.Expiry, e.PrevExp)
+	}
+	if now >= exp {
+		return 0, 0
+	}
+	return min(use, q.Has), exp
+}
+
+// gift moves tokens of the pool along with a rate that moves from the pool to a node.
+func (t *Table) gift(c *Config, more float64) float64 {
+	room := c.Rate - t.Used
+	if more <= 0 || room <= 0 || t.Last < t.Learn {
+		return 0
+	}
+	g := t.Free * min(more/room, 1)
+	t.Free -= g
+	return g
+}
+
+func (t *Table) reply(now float64, e *Entry, weight, gift float64) Reply {
+	return Reply{
+		Seq: uint64(e.Seq), Epoch: t.Epoch, Grant: e.Grant, Gift: gift, Target: min(e.Want, t.Level*weight),
+		Learning: now < t.Learn, Hungry: t.Level < Unlimited, Nodes: t.Nodes, Now: now,
+	}
+}
+
+// Release forgets a node that has stopped using its lease.
+func (t *Table) Release(now float64, c *Config, q *Request) {
+	t.open(now, c, q.Node, 0)
+	t.accrue(now, c)
+	if e := t.Entries[q.Node]; e != nil && float64(q.Seq) > e.Seq {
+		t.Used = max(t.Used-e.inUse(now), 0)
+		delete(t.Entries, q.Node)
+		t.Nodes--
+	}
+}
+
+// Take takes n tokens of those that nobody has leased. If there are not enough, it returns in how many µs there are, or -1
+// if never.
+func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, left, wait float64) {
+	t.open(now, c, node, 0)
+	t.accrue(now, c)
+	if t.Free >= n {
+		t.Free -= n
+		return true, math.Floor(t.Free), 0
+	}
+	wait = -1
+	if rate := t.poolRate(c, now); rate > 0 && n <= t.poolSize(c) {
+		wait = math.Ceil((n - t.Free) * 1e6 / rate)
+	}
+	return false, math.Floor(t.Free), wait
+}
+
+// open makes the table if there is none, and begins anew if nobody was there for a term: the leases would have ended, but
+// perhaps it was the clock that jumped.
+func (t *Table) open(now float64, c *Config, node string, claim float64) {
+	term := micros(c.Term)
+	if !t.Made {
+		learn := now + term
+		if t.Marked > 0 && claim == 0 {
+			learn = min(t.Marked, learn)
+		}
+		if t.Marked == 0 {
+			t.Marked = learn
+		}
+		t.restart(now, c, node, learn)
+		t.Made = true
+		t.Last, t.Free = now, c.Burst
+	} else if now-t.Last > term+micros(c.Reclaim) && t.Nodes > 0 {
+		t.restart(now, c, node, now+term)
+	}
+}
+
+func (t *Table) restart(now float64, _ *Config, node string, learn float64) {
+	t.Entries = map[string]*Entry{}
+	t.Epoch = strconv.FormatFloat(now, 'f', 0, 64) + "." + node[:min(len(node), 8)]
+	t.Learn, t.Level, t.Head, t.Used, t.Next, t.First, t.Weight, t.Nodes = learn, Unlimited, 0, 0, 0, Unlimited, 0, 0
+}
+
+func (t *Table) poolRate(c *Config, now float64) float64 {
+	if now < t.Learn {
+		return c.Rate * LearningReserve
+	}
+	return max(c.Rate-t.Used, 0)
+}
+
+func (t *Table) poolSize(c *Config) float64 {
+	return max(c.Burst*(c.Rate-t.Used)/c.Rate, min(1, c.Burst))
+}
+
+// accrue lets the pool gain what nobody has leased since the last call.
+func (t *Table) accrue(now float64, c *Config) {
+	if dt := now - t.Last; dt > 0 {
+		t.Free = min(t.Free+t.poolRate(c, now)*dt/1e6, t.poolSize(c))
+	}
+	t.Last = now
+}
+
+func (t *Table) target(e *Entry) float64 { return min(e.Want, t.Level*e.Weight) + t.Head*e.Weight }
+
+// recompute drops the nodes whose leases have ended, and works out the level.
+func (t *Table) recompute(now float64, c *Config) {
+	latest := now + micros(c.Term+c.Reclaim)
+	t.Used, t.Weight, t.First = 0, 0, Unlimited
+	live := make([]*Entry, 0, len(t.Entries))
+	for id, e := range t.Entries {
+		e.Expiry, e.PrevExp = min(e.Expiry, latest), min(e.PrevExp, latest) // the clock may have been set back
+		if e.Seq > 0 && now >= e.Expiry && now >= e.PrevExp {
+			delete(t.Entries, id)
+			continue
+		}
+		live = append(live, e)
+		t.Used += e.inUse(now)
+		t.Weight += e.Weight
+		if e.Seq > 0 {
+			t.First = min(t.First, max(e.Expiry, e.PrevExp))
+		}
+	}
+	t.Nodes = len(live)
+	t.Level, t.Head = Fill(c.Rate, t.Weight, live)
+	step := micros(c.Interval)
+	if t.Nodes <= SmallTable {
+		step = math.Floor(step / 4)
+	}
+	t.Next = now + step
+}
+
+// Fill is weighted max-min fairness by water-filling: it returns the rate per unit of weight above which nobody gets more,
+// or Unlimited and the headroom per unit of weight. It sorts live.
+func Fill(rate, weight float64, live []*Entry) (level, head float64) {
+	slices.SortFunc(live, func(a, b *Entry) int { return cmp.Compare(a.Want/a.Weight, b.Want/b.Weight) })
+	left, w := rate, weight
+	for _, e := range live {
+		if e.Want/e.Weight > left/w {
+			return left / w, 0
+		}
+		left -= e.Want
+		w -= e.Weight
+	}
+	return Unlimited, Headroom * left / weight
+}

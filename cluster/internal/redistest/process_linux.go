@@ -1,0 +1,14 @@
+package redistest
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// DiesWithParent tells that servers and children end with this process even when it is killed.
+const DiesWithParent = true
+
+// dieWithParent has the kernel kill the process when this one dies, however it dies.
+func dieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

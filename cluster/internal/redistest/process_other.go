@@ -1,0 +1,11 @@
+//go:build !linux
+
+package redistest
+
+import "os/exec"
+
+// DiesWithParent tells that servers and children end with this process even when it is killed. Here they do not.
+const DiesWithParent = false
+
+// dieWithParent does nothing.
+func dieWithParent(*exec.Cmd) {}

@@ -1,0 +1,93 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is how many hash slots a Redis Cluster has.
+const slots = 16384
+
+// Replica starts a server that follows the one at addr, and returns when it has what that one has. Followed through a
+// [Proxy], it can be made to lag.
+func Replica(t testing.TB, addr string) *Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	s := Start(t, "--replicaof", host+" "+port)
+	await(t, "a replica in step", func() error {
+		info, err := s.client.Info(context.Background(), "replication").Result()
+		if err == nil && !strings.Contains(info, "master_link_status:up") {
+			err = errors.New("no link yet")
+		}
+		return err
+	})
+	return s
+}
+
+// Promote makes a replica a primary: what a failover does. The old primary is not told.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.Do("REPLICAOF", "NO", "ONE")
+}
+
+// StartCluster starts a Redis Cluster of three primaries, which takes some three seconds, as Redis waits two of them by itself.
+func StartCluster(t testing.TB) []*Server {
+	t.Helper()
+	nodes := make([]*Server, 3)
+	for i := range nodes {
+		nodes[i] = Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+	}
+	for i, n := range nodes {
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		own := []any{"CLUSTER", "ADDSLOTS"}
+		for slot := slots * i / len(nodes); slot < slots*(i+1)/len(nodes); slot++ {
+			own = append(own, slot)
+		}
+		n.Do(own...)
+		if host, port, err := net.SplitHostPort(n.addr); err == nil {
+			nodes[0].Do("CLUSTER", "MEET", host, port)
+		}
+	}
+	for _, n := range nodes {
+		await(t, "a cluster", func() error {
+			info, err := n.client.ClusterInfo(context.Background()).Result()
+			if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3")) {
+				err = errors.New(info)
+			}
+			return err
+		})
+	}
+	return nodes
+}
+
+// Addrs returns the addresses of servers.
+func Addrs(servers []*Server) []string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.addr
+	}
+	return addrs
+}
+
+// await asks until there is no error.
+func await(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("redistest: no sign of %s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
