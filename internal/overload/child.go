@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net"
-	"net/http"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,7 +35,7 @@ type ServerSample struct {
 	T          float64 `json:"t"`                      // seconds since the guard's run began
 	CPUTime    float64 `json:"cpu_s"`                  // CPU the process has used so far, seconds
 	Running    int64   `json:"running"`                // requests inside the work
-	Arrived    int64   `json:"arrived"`                // requests that have reached the handler so far
+	Arrived    int64   `json:"arrived"`                // requests that have reached the server so far
 	Started    int64   `json:"started"`                // requests that have reached the work so far
 	Goroutines int     `json:"goroutines"`             // one for each connection accepted, and a few
 	SchedP99   float64 `json:"sched_p99_ms,omitempty"` // p99 of the wait in the Go run queue since the last sample
@@ -61,9 +58,13 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	if _, err := stdin.ReadString('\n'); err != nil { // the parent says when the process is in its control group
 		return err
 	}
-	s, err := c.newServer(o)
+	s, err := c.newService(o)
 	if err != nil {
 		return err
+	}
+	server, err := c.transport().NewServer(o.Guard, s)
+	if err != nil {
+		return fmt.Errorf("overload: guard %s: %w", o.Guard, err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,11 +75,8 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 		return err
 	}
 	failed := make(chan error, 2)
-	go func() {
-		srv := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
-		failed <- srv.Serve(l)
-	}()
-	go func() { failed <- s.show(enc) }()
+	go func() { failed <- server.Serve(l) }()
+	go func() { failed <- s.show(enc, server.View) }()
 	go func() {
 		_, _ = io.Copy(io.Discard, stdin)
 		failed <- nil
@@ -86,18 +84,9 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	return <-failed
 }
 
-// server is the outermost handler: it counts, and hands on to the guard.
-type server struct {
-	burner           *Burner
-	guarded          http.Handler
-	stats            StatsFunc
-	arrived, started atomic.Int64
-	running          atomic.Int64
-}
-
-func (c *Config) newServer(o childOrders) (*server, error) {
-	guard, err := c.guard(o.Guard)
-	if err != nil {
+// newService makes ready what the server shall do.
+func (c *Config) newService(o childOrders) (*Service, error) {
+	if _, err := c.guard(o.Guard); err != nil {
 		return nil, err
 	}
 	work, err := c.work(o.Work)
@@ -107,29 +96,13 @@ func (c *Config) newServer(o childOrders) (*server, error) {
 	if o.PerMilli == 0 {
 		o.PerMilli = calibrate()
 	}
-	s := &server{burner: &Burner{perMilli: o.PerMilli}}
-	do := work.New(s.burner)
-	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.started.Add(1)
-		s.running.Add(1)
-		defer s.running.Add(-1)
-		do.ServeHTTP(w, r)
-	})
-	s.guarded, s.stats, err = guard.Wrap(counted)
-	if err != nil {
-		return nil, fmt.Errorf("overload: guard %s: %w", guard.Name, err)
-	}
-	return s, nil
-}
-
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.arrived.Add(1)
-	s.guarded.ServeHTTP(w, r)
+	b := &Burner{perMilli: o.PerMilli}
+	return &Service{burner: b, do: work.New(b)}, nil
 }
 
 // show writes a ServerSample every beat. In a jammed server it waits for its turn like every goroutine, so each line
 // carries the time at which it was taken.
-func (s *server) show(enc *json.Encoder) error {
+func (s *Service) show(enc *json.Encoder, view StatsFunc) error {
 	waits := newSchedWaits()
 	for range time.Tick(beat) {
 		sample := ServerSample{
@@ -140,9 +113,7 @@ func (s *server) show(enc *json.Encoder) error {
 			Started:    s.started.Load(),
 			Goroutines: runtime.NumGoroutine(),
 			SchedP99:   waits.p99() * 1e3,
-		}
-		if s.stats != nil {
-			sample.View = s.stats()
+			View:       view(),
 		}
 		if err := enc.Encode(sample); err != nil {
 			return err

@@ -3,6 +3,7 @@ package overload
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,25 @@ type conn struct {
 
 func newClient(addr string) *client {
 	return &client{addr: addr, request: []byte("GET / HTTP/1.1\r\nHost: overload\r\n\r\n")}
+}
+
+// Do sends one request, as [Client] has it.
+func (c *client) Do(deadline time.Time) error {
+	status, err := c.do(deadline)
+	if err != nil {
+		return err
+	}
+	return statusError(status)
+}
+
+func statusError(status int) error {
+	switch {
+	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
+		return ErrRefused
+	case status >= 200 && status < 300:
+		return nil
+	}
+	return fmt.Errorf("overload: status %d", status)
 }
 
 // do sends one request and returns the status of its answer. When deadline passes it gives up and closes the
@@ -98,8 +118,8 @@ func (c *client) put(conn *conn) {
 	c.idle = append(c.idle, conn)
 }
 
-// close closes the connections that are not in use.
-func (c *client) close() {
+// Close closes the connections that are not in use.
+func (c *client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.idle {

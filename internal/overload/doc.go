@@ -1,4 +1,4 @@
-// Package overload measures what is left of a real HTTP server's useful work when far more arrives than it can carry.
+// Package overload measures what is left of a real server's useful work when far more arrives than it can carry.
 //
 //	func main() {
 //		os.Exit(overload.Main(overload.Config{
@@ -6,17 +6,17 @@
 //		}))
 //	}
 //
-// The server is the same program started once more: a net/http server with GOMAXPROCS=1 whose handler burns a counted
-// amount of CPU. Where the machine allows it, that process gets a control group of its own with a CPU quota, so that
-// server and clients do not fight for the cores. It ends when its parent does, and all traffic stays on the loopback
-// device.
+// The server is the same program started once more: a net/http server, or that of another [Transport], with GOMAXPROCS=1,
+// which burns a counted amount of CPU for each request. Where the machine allows it, that process gets a control group of
+// its own with a CPU quota, so that server and clients do not fight for the cores. It ends when its parent does, and all
+// traffic stays on the loopback device.
 //
 // # The clients
 //
 // They form an open loop, as the users of a service do: send times are drawn beforehand from a Poisson process, and
 // nobody waits for anybody else's answer. Latency counts from the intended send time, so a generator that falls behind
-// cannot flatter the server; how far it was behind is part of the result. A client gives up after a second and closes
-// its connection. An answer that takes longer than half a second is worthless.
+// cannot flatter the server; how far it was behind is part of the result. A client gives up after a second; one of
+// net/http closes its connection then. An answer that takes longer than half a second is worthless.
 //
 // # The run
 //

@@ -2,6 +2,7 @@ package overload
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,8 +23,8 @@ type kind uint8
 
 const (
 	pending  kind = iota
-	answered      // 2xx
-	refused       // 429 or 503
+	answered      // in full
+	refused       // because of overload
 	timeout       // nothing came within the deadline
 	failed        // anything else, a broken connection for one
 	unsent        // the generator had reached its bound
@@ -56,7 +57,7 @@ type tally struct{ sent, ended, good, refused, timeouts atomic.Int64 }
 
 // A generator sends requests at times fixed beforehand, whether or not earlier ones have been answered.
 type generator struct {
-	client *client
+	client Client
 	base   time.Time // sample times count from here
 	open   atomic.Int64
 	wg     sync.WaitGroup
@@ -88,9 +89,9 @@ func (g *generator) run(ctx context.Context, from time.Duration, times []time.Du
 func (g *generator) one(s *sample, t *tally) {
 	intended := g.base.Add(s.at)
 	s.lag = time.Since(intended)
-	status, err := g.client.do(intended.Add(deadline))
+	err := g.client.Do(intended.Add(deadline))
 	s.latency = time.Since(intended)
-	s.kind = kindOf(status, err)
+	s.kind = kindOf(err)
 	g.open.Add(-1)
 	switch {
 	case s.good():
@@ -103,16 +104,14 @@ func (g *generator) one(s *sample, t *tally) {
 	t.ended.Add(1)
 }
 
-func kindOf(status int, err error) kind {
+func kindOf(err error) kind {
 	switch {
-	case err != nil && timedOut(err):
-		return timeout
-	case err != nil:
-		return failed
-	case status == 503 || status == 429:
-		return refused
-	case status >= 200 && status < 300:
+	case err == nil:
 		return answered
+	case errors.Is(err, ErrRefused):
+		return refused
+	case timedOut(err):
+		return timeout
 	}
 	return failed
 }
@@ -137,7 +136,7 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 
 // closedLoop returns how many requests a second the server answers when workers clients each send the next request as
 // soon as they have the answer to the last.
-func closedLoop(ctx context.Context, c *client, workers int, warm, d time.Duration) float64 {
+func closedLoop(ctx context.Context, c Client, workers int, warm, d time.Duration) float64 {
 	ctx, cancel := context.WithTimeout(ctx, warm+d)
 	defer cancel()
 	var done atomic.Int64
@@ -145,7 +144,7 @@ func closedLoop(ctx context.Context, c *client, workers int, warm, d time.Durati
 	for range workers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if status, err := c.do(time.Now().Add(10 * time.Second)); err == nil && status == 200 {
+				if c.Do(time.Now().Add(10*time.Second)) == nil {
 					done.Add(1)
 				} else {
 					sleepUntil(ctx, time.Now().Add(10*time.Millisecond))

@@ -52,7 +52,7 @@ func serve(t *testing.T, h http.HandlerFunc, ago time.Duration) *generator {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	g := &generator{client: newClient(strings.TrimPrefix(srv.URL, "http://")), base: time.Now().Add(-ago)}
-	t.Cleanup(g.client.close)
+	t.Cleanup(g.client.Close)
 	return g
 }
 
@@ -95,7 +95,7 @@ func TestClientGivesUpAtTheDeadline(t *testing.T) {
 	g.wait()
 	require.Equal(t, timeout, samples[0].kind)
 	require.GreaterOrEqual(t, samples[0].latency, deadline)
-	require.Empty(t, g.client.idle, "the connection is closed")
+	require.Empty(t, g.client.(*client).idle, "the connection is closed")
 }
 
 func TestGeneratorIsBounded(t *testing.T) {
@@ -115,21 +115,21 @@ func TestGeneratorStopsWhenCancelled(t *testing.T) {
 
 func TestKindOf(t *testing.T) {
 	for _, c := range []struct {
-		status int
-		err    error
-		want   kind
+		err  error
+		want kind
 	}{
-		{200, nil, answered},
-		{204, nil, answered},
-		{503, nil, refused},
-		{429, nil, refused},
-		{500, nil, failed},
-		{404, nil, failed},
-		{0, os.ErrDeadlineExceeded, timeout},
-		{0, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, timeout},
-		{0, errors.New("connection refused"), failed},
+		{statusError(200), answered},
+		{statusError(204), answered},
+		{statusError(503), refused},
+		{statusError(429), refused},
+		{statusError(500), failed},
+		{statusError(404), failed},
+		{os.ErrDeadlineExceeded, timeout},
+		{context.DeadlineExceeded, timeout},
+		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, timeout},
+		{errors.New("connection refused"), failed},
 	} {
-		require.Equal(t, c.want, kindOf(c.status, c.err), "%d %v", c.status, c.err)
+		require.Equal(t, c.want, kindOf(c.err), "%v", c.err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestClientKeepsConnections(t *testing.T) {
 	srv.Start()
 	defer srv.Close()
 	c := newClient(srv.Listener.Addr().String())
-	defer c.close()
+	defer c.Close()
 	for range 5 {
 		status, err := c.do(time.Now().Add(10 * time.Second))
 		require.NoError(t, err)
@@ -162,9 +162,9 @@ func TestClientKeepsConnections(t *testing.T) {
 
 func TestClientObeysConnectionClose(t *testing.T) {
 	g := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }, 0)
-	_, err := g.client.do(time.Now().Add(10 * time.Second))
+	_, err := g.client.(*client).do(time.Now().Add(10 * time.Second))
 	require.NoError(t, err)
-	require.Empty(t, g.client.idle)
+	require.Empty(t, g.client.(*client).idle)
 }
 
 func TestClosedLoop(t *testing.T) {

@@ -14,7 +14,8 @@ type Guard struct {
 	Name string
 
 	// Wrap puts the guard around the handler that does the work. It runs in the server process, after the process has been
-	// moved to its control group. The StatsFunc may be nil if the guard has nothing to show.
+	// moved to its control group. The StatsFunc may be nil if the guard has nothing to show. A Transport other than net/http
+	// goes by the Name alone and does not call Wrap.
 	Wrap func(http.Handler) (http.Handler, StatsFunc, error)
 }
 
@@ -59,6 +60,16 @@ func Fixed(limit int) Guard {
 	}}
 }
 
+// FixedLimit returns the N of a guard with the name fixed:N, if it is one.
+func FixedLimit(name string) (limit int, ok bool) {
+	n, ok := strings.CutPrefix(name, fixedPrefix)
+	if !ok {
+		return 0, false
+	}
+	limit, err := strconv.Atoi(n)
+	return limit, err == nil && limit >= 1
+}
+
 type fixed struct {
 	next              http.Handler
 	limit             int64
@@ -91,9 +102,9 @@ func (c *Config) guard(name string) (Guard, error) {
 	if name == "none" {
 		return None(), nil
 	}
-	if n, ok := strings.CutPrefix(name, fixedPrefix); ok {
-		limit, err := strconv.Atoi(n)
-		if err != nil || limit < 1 {
+	if strings.HasPrefix(name, fixedPrefix) {
+		limit, ok := FixedLimit(name)
+		if !ok {
 			return Guard{}, fmt.Errorf("overload: guard %q: the limit must be a number of at least 1", name)
 		}
 		return Fixed(limit), nil

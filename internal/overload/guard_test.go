@@ -45,9 +45,13 @@ func TestFixedNeedsALimit(t *testing.T) {
 func TestWorksAnswer(t *testing.T) {
 	b := &Burner{perMilli: 1000}
 	for _, w := range Works() {
+		s := &Service{burner: b, do: w.New(b)}
+		server, err := httpTransport{&Config{}}.NewServer("none", s)
+		require.NoError(t, err)
 		rec := httptest.NewRecorder()
-		w.New(b).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		server.(http.Handler).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, "ok\n", rec.Body.String(), w.Name)
+		require.Equal(t, []int64{1, 1, 0}, []int64{s.arrived.Load(), s.started.Load(), s.running.Load()}, w.Name)
 		require.NotEmpty(t, w.About)
 	}
 }
@@ -55,9 +59,9 @@ func TestWorksAnswer(t *testing.T) {
 func TestMixedIsNineToOne(t *testing.T) {
 	b := &Burner{perMilli: 10} // one iteration a slice
 	long := 0
-	h := mixed(0, 50*time.Millisecond)(b)
+	do := mixed(0, 50*time.Millisecond)(b)
 	for range 1000 {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		do()
 		if b.sink.Load() != spin(0) {
 			long++
 		}

@@ -25,6 +25,9 @@ type Config struct {
 	// Works can be chosen by -work, beside those of [Works].
 	Works []Work
 
+	// Transport brings requests to the server. If it is nil, that is net/http, whose guards are those that wrap handlers.
+	Transport Transport
+
 	// DefaultGuards is the default of -guards. If it is empty, that is "none".
 	DefaultGuards string
 }

@@ -16,7 +16,7 @@ import (
 // TestMain lets the test binary be the server of its own runs.
 func TestMain(m *testing.M) {
 	if IsChild() {
-		os.Exit(Main(Config{}))
+		os.Exit(Main(testConfig()))
 	}
 	os.Exit(m.Run())
 }

@@ -91,7 +91,7 @@ func (run *Run) lead() string {
 			kept = append(kept, fmt.Sprintf("%s %.0f %%", title(r.Guard), 100*r.Goodput))
 		}
 	}
-	return fmt.Sprintf("A real HTTP server, asked for %g times what it can carry, keeps this share of its useful work: %s.",
+	return fmt.Sprintf("A real server, asked for %g times what it can carry, keeps this share of its useful work: %s.",
 		load, strings.Join(dedupe(kept), ", "))
 }
 
@@ -165,7 +165,7 @@ func (run *Run) method() []string {
 	notes := []string{
 		fmt.Sprintf("Work: %s (%s).", run.Work, run.WorkAbout),
 		"The clients form an open loop: they arrive by a Poisson process and do not wait for each other. Latency counts from the intended send time.",
-		fmt.Sprintf("A client gives up after %.0f ms and closes its connection; an answer after %.0f ms is worthless.", run.DeadlineMs, run.SLOMillis),
+		fmt.Sprintf("A client gives up after %.0f ms; an answer after %.0f ms is worthless.", run.DeadlineMs, run.SLOMillis),
 		fmt.Sprintf("%s on %s. Seed %d, %g s for each load.", run.Go, run.Platform, run.Seed, run.Seconds),
 	}
 	if run.CapacityAfter > 0 {

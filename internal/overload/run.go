@@ -63,8 +63,11 @@ func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, erro
 	}
 	defer p.stop()
 	r.perMilli = p.ready.PerMilli
-	c := newClient(p.ready.Addr)
-	defer c.close()
+	c, err := r.config.transport().NewClient(p.ready.Addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
 	workers := work.Workers
 	if workers == 0 {
 		workers = 8
@@ -116,8 +119,13 @@ func (g *guardRun) fresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	client, err := g.config.transport().NewClient(p.ready.Addr)
+	if err != nil {
+		p.stop()
+		return err
+	}
 	g.process = p
-	g.gen = &generator{client: newClient(p.ready.Addr), base: g.base}
+	g.gen = &generator{client: client, base: g.base}
 	g.now = time.Since(g.base)
 	return nil
 }
@@ -127,7 +135,7 @@ func (g *guardRun) retire() {
 		return
 	}
 	g.gen.wait()
-	g.gen.client.close()
+	g.gen.client.Close()
 	g.process.stop()
 	g.ended = append(g.ended, g.process.since(g.base)...)
 	g.process = nil

@@ -2,7 +2,6 @@ package overload
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,8 @@ type Work struct {
 	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.
 	Workers int
 
-	// New returns the handler; it runs in the server process.
-	New func(*Burner) http.Handler
+	// New returns what is done for each request; it runs in the server process, and what it returns concurrently.
+	New func(*Burner) func()
 }
 
 // Works returns the built-in works. None of them looks at the request's context: like most services they finish what
@@ -61,44 +60,33 @@ func Works() []Work {
 	}
 }
 
-func each(do func(*Burner)) func(*Burner) http.Handler {
-	return func(b *Burner) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			do(b)
-			answer(w)
-		})
-	}
+func each(do func(*Burner)) func(*Burner) func() {
+	return func(b *Burner) func() { return func() { do(b) } }
 }
 
-func pool(slots int, d time.Duration) func(*Burner) http.Handler {
-	return func(*Burner) http.Handler {
+func pool(slots int, d time.Duration) func(*Burner) func() {
+	return func(*Burner) func() {
 		slot := make(chan struct{}, slots)
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return func() {
 			slot <- struct{}{}
 			time.Sleep(d)
 			<-slot
-			answer(w)
-		})
+		}
 	}
 }
 
-func mixed(short, long time.Duration) func(*Burner) http.Handler {
-	return func(b *Burner) http.Handler {
+func mixed(short, long time.Duration) func(*Burner) func() {
+	return func(b *Burner) func() {
 		var n atomic.Uint64
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return func() {
 			d := short
 			// A bit mix of the running number: exactly as random as the order of arrival need be, and without a lock.
 			if x := n.Add(1) * 0x9e3779b97f4a7c15; (x>>33)%10 == 0 {
 				d = long
 			}
 			b.BurnYielding(d)
-			answer(w)
-		})
+		}
 	}
-}
-
-func answer(w http.ResponseWriter) {
-	_, _ = w.Write([]byte("ok\n")) // the client may have gone; then there is nobody to tell
 }
 
 // work finds a work by name among the built-in ones and c.Works.
