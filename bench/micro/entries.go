@@ -25,7 +25,7 @@ var (
 
 // entries returns all that can be measured, the yardstick first.
 func entries() []entry {
-	return slices.Concat(baselines(), spillwayEntries(), shedders(), breakers(), limits())
+	return slices.Concat(baselines(), spillwayEntries(), limiterEntries(), shedders(), breakers(), limits())
 }
 
 // always starts an op that needs no preparation that could fail, and nothing to end it.
