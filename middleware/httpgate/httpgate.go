@@ -19,7 +19,7 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 // A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
 type Middleware struct {
 	gate    *spillway.Gate
-	o       Options // no field is nil, except Request and LongLived
+	o       Options // no field is nil, except Request, LongLived and RateLimit
 	long    longLived
 	exempts atomic.Int64
 }
@@ -82,9 +82,10 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	permit, err := m.gate.Enter(r.Context(), req)
 	if err != nil {
-		m.refuse(w, r, err)
+		m.refuse(w, r, m.tellRefused(w, req, err))
 		return
 	}
+	m.tellAdmitted(w, req, &permit)
 	if claimed && m.o.LongLived != nil && m.long.enter() {
 		permit.Done(spillway.Ignored)
 		defer m.long.leave()

@@ -58,10 +58,14 @@ type Options struct {
 	// overload it runs more often than the handler. To add to the default answer, set headers and call [WriteRefusal].
 	// If Refuse is nil, it is WriteRefusal.
 	Refuse func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection)
+
+	// RateLimit writes what limits have left for the client into the header of each answer, before the handler or Refuse
+	// runs. If RateLimit is nil, no answer tells of limits, but for the Retry-After of a refusal.
+	RateLimit *RateLimit
 }
 
-// withDefaults returns a copy of o whose fields are all set, except Request and LongLived, whose nil has a meaning of its
-// own. The error names the field and its value.
+// withDefaults returns a copy of o whose fields are all set, except Request, LongLived and RateLimit, whose nil has a
+// meaning of its own. The error names the field and its value.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {
@@ -72,6 +76,11 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if out.MaxLongLived == 0 {
 		out.MaxLongLived = defaultMaxLongLived
+	}
+	if out.RateLimit != nil {
+		if err := out.RateLimit.validate(); err != nil {
+			return out, err
+		}
 	}
 	if out.Exempt == nil {
 		out.Exempt = DefaultExempt

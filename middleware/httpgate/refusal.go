@@ -54,15 +54,15 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // WriteRefusal answers r, whose permit was refused with err, and reads nothing of its body.
 //
 // The answer to a [spillway.Rejection] is 429 if it is OverQuota and 503 otherwise, with a Retry-After in whole seconds:
-// its RetryAfter rounded up, and up to a quarter or 2 s more, so that clients do not come back together. It must not be
-// cached, and its body is a problem document (RFC 9457), except for a HEAD. On HTTP/1 the connection is closed if the
-// request has a body that is longer than 256 KiB or of unknown length.
+// its RetryAfter rounded up, and up to a quarter more (2 s at least, 6 hours at most), so that clients do not come back
+// together. It must not be cached, and its body is a problem document (RFC 9457), except for a HEAD. On HTTP/1 the
+// connection is closed if the request has a body that is longer than 256 KiB or of unknown length.
 //
 // If err is the end of the context of r, there is hardly anybody to answer: a client that is gone is logged by whoever
 // logs as 499, without a body, and a deadline that has passed is a 503.
 //
-// WriteRefusal formats nothing, and allocates only what net/http does. It serves frameworks whose handlers have a
-// ResponseWriter of their own.
+// WriteRefusal formats nothing, waits of more than a day apart, and allocates only what net/http does. It serves
+// frameworks whose handlers have a ResponseWriter of their own.
 func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	rej := rejection(err)
 	if rej == nil {

@@ -9,13 +9,16 @@ import (
 
 // The values of Retry-After that refusals are answered with, in seconds: each up to a minute, every 5 s up to ten
 // minutes, every 30 s up to an hour, every 5 minutes up to a day: close enough together that a quarter of each spans
-// several. They are prepared, so that a refusal formats nothing, and never modified.
+// several. They are prepared, so that a refusal formats nothing, and never modified. Only quotas make anyone wait longer.
 var (
 	retryAfterSeconds = retryAfterSteps()            //nolint:gochecknoglobals // a table: made once, never changed
 	retryAfterValues  = formatAll(retryAfterSeconds) //nolint:gochecknoglobals // as above
 )
 
-const maxRetryAfter = 24 * 60 * 60 // seconds
+const (
+	maxRetryAfter  = 24 * 60 * 60 // seconds: up to here values are prepared, and the wish of a server is believed
+	longRetryAfter = 1 << 30      // seconds: 34 years
+)
 
 func retryAfterSteps() (steps []int) {
 	for s := 1; s <= maxRetryAfter; {
@@ -42,8 +45,8 @@ func formatAll(steps []int) []string {
 	return out
 }
 
-// retryAfterHeader returns a value for Retry-After that is not earlier than d, spread at random over a quarter of d, and
-// over 2 s at least.
+// retryAfterHeader returns a value for Retry-After that is not earlier than d, spread at random over a quarter of d: over 2 s
+// at least and 6 hours at most.
 func retryAfterHeader(d time.Duration) []string {
 	return retryAfterAt(d, rand.Float64())
 }
@@ -52,10 +55,13 @@ func retryAfterHeader(d time.Duration) []string {
 func retryAfterAt(d time.Duration, position float64) []string {
 	least := 1
 	if d > time.Second {
-		least = int(min((d-1)/time.Second+1, maxRetryAfter))
+		least = int(min((d-1)/time.Second+1, longRetryAfter))
 	}
-	spread := max(2, least/4)
+	spread := min(max(2, least/4), maxRetryAfter/4)
 	seconds := least + int(position*float64(spread+1))
+	if least >= maxRetryAfter {
+		return []string{strconv.Itoa(seconds)}
+	}
 	i, _ := slices.BinarySearch(retryAfterSeconds, seconds)
 	i = min(i, len(retryAfterValues)-1)
 	return retryAfterValues[i : i+1 : i+1]

@@ -1,0 +1,218 @@
+package httpgate
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The names of the fields, in the form that http.Header looks for.
+const (
+	fieldPolicy     = "Ratelimit-Policy"
+	fieldLimit      = "Ratelimit"
+	fieldXLimit     = "X-Ratelimit-Limit"
+	fieldXRemaining = "X-Ratelimit-Remaining"
+	fieldXReset     = "X-Ratelimit-Reset"
+)
+
+const (
+	forever    = longRetryAfter * time.Second
+	maxInteger = 999_999_999_999_999 // the greatest integer of a structured field
+)
+
+// figures are what the fields tell of one limit.
+type figures struct {
+	name      string
+	q, w      int64 // what it gives in so many seconds; w is 0 if it has no window
+	remaining int64
+	t         int64         // seconds until there is more, or -1 if that is not told
+	reset     time.Duration // what t was made of
+}
+
+func newFigures(name string, limit, remaining int64, window, reset time.Duration) figures {
+	f := figures{name: name, q: max(limit, 0), remaining: min(max(remaining, 0), maxInteger), t: -1, reset: reset}
+	if window > 0 && window < forever {
+		f.w = seconds(window)
+		f.q = scaled(f.q, f.w, window)
+	}
+	f.q = min(f.q, maxInteger)
+	if reset < forever {
+		f.t = seconds(reset)
+	}
+	return f
+}
+
+// seconds rounds d up.
+func seconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Second) + 1
+}
+
+// scaled returns what comes in w seconds if q come in each window, rounded down. A window in whole ns may be longer than the
+// true one by less than 1 ns; if that makes the difference, it is rounded up.
+func scaled(q, w int64, window time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(q), uint64(w)*uint64(time.Second))
+	if hi >= uint64(window) {
+		return maxInteger
+	}
+	n, rest := bits.Div64(hi, lo, uint64(window))
+	if rest > 0 && uint64(window)-rest <= n+1 {
+		n++
+	}
+	return int64(min(n, maxInteger))
+}
+
+// policySlots is how many sets of policies are kept in text: more than one if a Quota has other limits for other clients.
+const policySlots = 16
+
+// policies are the parts of the fields that seldom change.
+type policies struct {
+	figs   []figures
+	line   []string   // the value of RateLimit-Policy
+	names  []string   // as strings of structured fields
+	quotas [][]string // the values of X-RateLimit-Limit
+}
+
+// policiesOf returns the policies of figs, in text.
+func (l *RateLimit) policiesOf(figs []figures) *policies {
+	var hash uint64
+	for i := range figs {
+		hash = (hash ^ uint64(figs[i].q) ^ uint64(figs[i].w)<<32) * 0x9e3779b97f4a7c15
+	}
+	slot := &l.policies[hash>>(64-4)]
+	if p := slot.Load(); p != nil && p.fit(figs) {
+		return p
+	}
+	p := newPolicies(figs)
+	slot.Store(p)
+	return p
+}
+
+func (p *policies) fit(figs []figures) bool {
+	if len(p.figs) != len(figs) {
+		return false
+	}
+	for i := range figs {
+		if f, g := &p.figs[i], &figs[i]; f.q != g.q || f.w != g.w || f.name != g.name {
+			return false
+		}
+	}
+	return true
+}
+
+func newPolicies(figs []figures) *policies {
+	p := &policies{figs: append([]figures(nil), figs...)}
+	var line []byte
+	for i := range figs {
+		name := string(appendString(nil, figs[i].name))
+		quota := strconv.FormatInt(figs[i].q, 10)
+		p.names = append(p.names, name)
+		p.quotas = append(p.quotas, []string{quota})
+		if i > 0 {
+			line = append(line, ", "...)
+		}
+		line = append(append(append(line, name...), ";q="...), quota...)
+		if figs[i].w > 0 {
+			line = strconv.AppendInt(append(line, ";w="...), figs[i].w, 10)
+		}
+	}
+	p.line = []string{string(line)}
+	return p
+}
+
+// appendString appends s as a string of structured fields. What such a string cannot hold, which could break the header
+// too, becomes a question mark.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, c := range []byte(s) {
+		switch {
+		case c < ' ' || c > '~':
+			c = '?'
+		case c == '"' || c == '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return append(b, '"')
+}
+
+// write sets the fields. The values of the X fields are parts of the text of RateLimit.
+func (l *RateLimit) write(h http.Header, figs []figures) {
+	p := l.policiesOf(figs)
+	least := leastRemaining(figs)
+	var room [256]byte
+	b := room[:0]
+	var r, t [2]int // where the r and t of the least are
+	for i := range figs {
+		f := &figs[i]
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(append(b, p.names[i]...), ";r="...)
+		from := len(b)
+		b = strconv.AppendInt(b, f.remaining, 10)
+		if i == least {
+			r = [2]int{from, len(b)}
+		}
+		if f.t < 0 {
+			continue
+		}
+		b = append(b, ";t="...)
+		from = len(b)
+		b = strconv.AppendInt(b, f.t, 10)
+		if i == least {
+			t = [2]int{from, len(b)}
+		}
+	}
+	text := string(b)
+	if l.Fields&XFields == 0 {
+		add(h, fieldPolicy, p.line)
+		add(h, fieldLimit, []string{text})
+		return
+	}
+	values := []string{text, text[r[0]:r[1]], text[t[0]:t[1]]}
+	if l.Fields&DraftFields != 0 {
+		add(h, fieldPolicy, p.line)
+		add(h, fieldLimit, values[:1:1])
+	}
+	setX(h, figs[least].remaining, p.quotas[least], values[1:2:2], values[2:])
+}
+
+// leastRemaining returns the index of the limit that has the least remaining, and among equals takes longest to have more.
+func leastRemaining(figs []figures) (least int) {
+	for i := 1; i < len(figs); i++ {
+		f, g := &figs[i], &figs[least]
+		if f.remaining < g.remaining || f.remaining == g.remaining && f.reset > g.reset {
+			least = i
+		}
+	}
+	return least
+}
+
+// add adds a shared value, or shares it if there is none yet.
+func add(h http.Header, field string, value []string) {
+	if before := h[field]; len(before) > 0 {
+		h[field] = append(before, value...)
+		return
+	}
+	h[field] = value
+}
+
+// setX sets the X fields unless those of a gate further out tell of less.
+func setX(h http.Header, n int64, limit, remaining, reset []string) {
+	if before := h[fieldXRemaining]; len(before) > 0 {
+		if less, err := strconv.ParseInt(before[0], 10, 64); err == nil && less <= n {
+			return
+		}
+	}
+	h[fieldXLimit] = limit
+	h[fieldXRemaining] = remaining
+	if reset[0] == "" {
+		delete(h, fieldXReset)
+		return
+	}
+	h[fieldXReset] = reset
+}
