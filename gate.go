@@ -48,7 +48,7 @@ func New(policies ...Policy) *Gate {
 // If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits.
 func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 	if err = ctx.Err(); err != nil {
-		g.counts.cancelled.Add(1)
+		g.counts.cell().cancelled.Add(1)
 		return p, err
 	}
 	ownClock := r.Arrived.IsZero()
@@ -66,8 +66,8 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 			r.Arrived = p.waited(i)
 		}
 	}
-	p.gate = g
-	g.counts.admitted.Add(1)
+	p.gate, p.cell = g, g.counts.cell()
+	p.cell.admitted.Add(1)
 	return p, nil
 }
 

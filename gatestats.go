@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spillway-go/spillway/internal/stripe"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -38,15 +39,23 @@ type Refusal struct {
 // Stats returns a snapshot of the Gate's counts. It may be called at any time.
 func (g *Gate) Stats() GateStats {
 	c := &g.counts
-	s := GateStats{
-		Cancelled: c.cancelled.Value(),
-		Succeeded: c.outcomes[Success].Value(),
-		Failed:    c.outcomes[Failure].Value(),
-		Dropped:   c.outcomes[Dropped].Value(),
-		Ignored:   c.outcomes[Ignored].Value(),
+	var ends [Refused]int64
+	s := GateStats{}
+	var cells []gateCell
+	if p := c.cells.Load(); p != nil {
+		cells = *p
 	}
 	// Ends are read before beginnings, so that InFlight is never negative.
-	s.Admitted = c.admitted.Value()
+	for i := range cells {
+		for o := range ends {
+			ends[o] += cells[i].ends[o].Load()
+		}
+	}
+	for i := range cells {
+		s.Admitted += cells[i].admitted.Load()
+		s.Cancelled += cells[i].cancelled.Load()
+	}
+	s.Ignored, s.Succeeded, s.Failed, s.Dropped = ends[Ignored], ends[Success], ends[Failure], ends[Dropped]
 	s.InFlight = s.Admitted - s.Succeeded - s.Failed - s.Dropped - s.Ignored
 	s.Refusals = c.refusals.list()
 	for _, r := range s.Refusals {
@@ -55,11 +64,31 @@ func (g *Gate) Stats() GateStats {
 	return s
 }
 
+// gateCounts are striped as a [stats.Counter] is, with all counts of a stripe in one place: a request touches them twice.
 type gateCounts struct {
-	admitted  stats.Counter
-	cancelled stats.Counter
-	outcomes  [Refused]stats.Counter
-	refusals  tally
+	cells    atomic.Pointer[[]gateCell] // nil until the first count
+	refusals tally
+}
+
+type gateCell struct {
+	admitted, cancelled atomic.Int64
+	ends                [Refused]atomic.Int64
+	_                   [stripe.Size - (2+Refused)*8]byte
+}
+
+// cell returns the cell of the calling goroutine.
+func (c *gateCounts) cell() *gateCell {
+	cells := c.cells.Load()
+	if cells == nil {
+		cells = c.grow()
+	}
+	return &(*cells)[stripe.Index(len(*cells))]
+}
+
+func (c *gateCounts) grow() *[]gateCell {
+	cells := make([]gateCell, stripe.Wide())
+	c.cells.CompareAndSwap(nil, &cells)
+	return c.cells.Load()
 }
 
 // refused counts one refusal by policy i.
@@ -68,7 +97,7 @@ func (c *gateCounts) refused(i int, err error) {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 		return
 	}
-	c.cancelled.Add(1)
+	c.cell().cancelled.Add(1)
 }
 
 // rejectionIn returns the Rejection that err is or wraps, or nil.

@@ -10,7 +10,8 @@ import (
 // only one of them may be ended. The zero Permit is of no request; ending it does nothing.
 type Permit struct {
 	gate    *Gate
-	ended   uint32 // 0 until the first Done; atomic, since a body may be closed while it is read
+	cell    *gateCell // where the gate counts it
+	ended   uint32    // 0 until the first Done; atomic, since a body may be closed while it is read
 	req     Request
 	tickets [maxPolicies]Ticket
 	// arrivals holds, for policy i > 0, when the request reached it. It is nil unless the request waited in a queueing
@@ -64,7 +65,7 @@ func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 	} else {
 		p.endWaited(policies, res)
 	}
-	p.gate.counts.outcomes[o].Add(1)
+	p.cell.ends[o].Add(1)
 }
 
 // endWaited is end for a request that waited: each policy gets the latency since the request reached it.

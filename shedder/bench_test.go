@@ -2,6 +2,7 @@ package shedder_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -19,12 +20,25 @@ var (
 
 // BenchmarkTwoClockReads is what the benchmarks below are compared with: time.Now when a request comes and when it goes.
 func BenchmarkTwoClockReads(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		start := time.Now()
-		sinkTime = time.Now()
-		sinkDuration = sinkTime.Sub(start)
-	}
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			start := time.Now()
+			sinkTime = time.Now()
+			sinkDuration = sinkTime.Sub(start)
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			var d time.Duration
+			for pb.Next() {
+				start := time.Now()
+				d += time.Now().Sub(start)
+			}
+			runtime.KeepAlive(d)
+		})
+	})
 }
 
 func BenchmarkGateShedderAdmit(b *testing.B) {

@@ -31,10 +31,9 @@ type Shedder struct {
 	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
 	full     atomic.Pointer[spillway.Rejection]
 	fast     atomic.Pointer[spillway.Rejection]
-	window   atomic.Pointer[stats.Window]
-	_        [64]byte // what every request writes stands on cache lines of its own
-	inFlight atomic.Int64
-	_        [56]byte
+	windows  atomic.Pointer[windows]
+	inside   crowd
+	_        [64]byte // what a paced request writes stands on a cache line of its own
 	pacer    pacer
 	_        [24]byte
 	refused  [numClasses]stats.Counter
@@ -45,6 +44,7 @@ type Shedder struct {
 	learner rtLearner
 	rates   rates
 	seen    progress
+	first   *windows // until the first tick knows where its buckets begin
 	view    atomic.Pointer[Stats]
 }
 
@@ -77,7 +77,7 @@ func New(o *Options) (*Shedder, error) {
 			return nil, fmt.Errorf("shedder: %w", err)
 		}
 	}
-	s := &Shedder{}
+	s := &Shedder{inside: newCrowd()}
 	s.nextTick.Store(math.MinInt64)
 	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), Pace: math.Inf(1)})
 	if err := s.install(opts); err != nil {
@@ -96,33 +96,31 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		now = s.refresh(r.Arrived)
 	}
 	class := classOf(r.Priority)
-	most := s.limits[class].Load()
-	if s.inFlight.Load() >= most { // refusing only reads what those who run write
+	at, ok := s.inside.enter(s.limits[class].Load())
+	if !ok {
 		s.refused[class].Add(1)
 		return 0, s.full.Load()
 	}
 	cost, ok := s.pacer.take(now, class)
 	if !ok {
+		s.inside.leave(at)
 		s.refused[class].Add(1)
 		return 0, s.fast.Load()
 	}
-	if s.inFlight.Add(1) > most { // lost the race for the last place
-		s.inFlight.Add(-1)
-		s.pacer.giveBack(cost)
-		s.refused[class].Add(1)
-		return 0, s.full.Load()
-	}
-	return spillway.Ticket(cost), nil
+	return spillway.Ticket(cost)<<cellBits | spillway.Ticket(at), nil
 }
 
 // Done ends a request that Admit admitted. Only a success teaches the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	s.inFlight.Add(-1)
+	at := int(t & (1<<cellBits - 1))
+	s.inside.leave(at)
 	switch res.Outcome {
 	case spillway.Success:
-		s.window.Load().Add(r.Arrived.Add(res.Latency), int64(res.Latency))
+		if w := s.windows.Load(); w != nil { // it is nil until the first tick has ended
+			w.of[at].AddAfter(r.Arrived, res.Latency, int64(res.Latency))
+		}
 	case spillway.Refused:
-		s.pacer.giveBack(int64(t))
+		s.pacer.giveBack(int64(t >> cellBits))
 	}
 }
 

@@ -37,7 +37,7 @@ type Stats struct {
 // Stats returns a snapshot. It may be called at any time, is cheap and allocates nothing.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.InFlight = s.inFlight.Load()
+	v.InFlight = s.inside.size()
 	v.RefusedSheddable = s.refused[sheddable].Value()
 	v.RefusedNormal = s.refused[normal].Value()
 	v.RefusedCritical = s.refused[critical].Value()

@@ -35,6 +35,8 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 	if now, due := s.clock(t); due {
 		if s.base.Load() == nil {
 			base := t
+			s.open(s.first, base)
+			s.first = nil
 			s.base.Store(&base)
 			s.control.lastTick, s.control.since = t, t
 			now = 0
@@ -56,7 +58,7 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 func (s *Shedder) step(now time.Time) (changed bool) {
 	cpu, sched := s.opts.CPU.Sample(now), s.opts.Sched.Sample(now)
 	was := s.control.overloaded
-	r := reading{now: now, wait: -1, inFlight: s.inFlight.Load(), cpuKnown: cpu.Known()}
+	r := reading{now: now, wait: -1, inFlight: s.inside.size(), cpuKnown: cpu.Known()}
 	if r.cpuKnown {
 		r.cpu, r.smoothed = cpu.Usage, cpu.Smoothed
 		s.seen.pause = quotaPause(&cpu, s.seen.pause)
@@ -77,7 +79,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	s.learn(now, !was)
 	r.pass, r.steady, r.rt = s.seen.pass, s.seen.steady, s.learner.least
 	r.answered, r.latency = s.seen.answered, s.seen.latency
-	r.upTo = s.seen.bucket.Add(s.window.Load().BucketSpan())
+	r.upTo = s.seen.bucket.Add(s.windows.Load().span())
 	s.control.opts = s.opts
 	s.publish(s.control.step(&r), r.pause)
 	s.snapshot(&r, &cpu)
@@ -86,8 +88,8 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 
 // learn looks at the window once per bucket: it feeds the closed buckets to the rt learner and computes the rates.
 func (s *Shedder) learn(now time.Time, calm bool) {
-	w := s.window.Load()
-	if since := now.Sub(s.seen.rated); since >= 0 && since < w.BucketSpan() {
+	w := s.windows.Load()
+	if since := now.Sub(s.seen.rated); since >= 0 && since < w.span() {
 		return
 	}
 	s.seen.rated = now
@@ -125,7 +127,7 @@ func (s *Shedder) publish(v verdict, pause time.Duration) {
 	s.pacer.set(v.pace, pause)
 	if math.IsInf(v.limit, 1) || v.limit >= math.MaxInt32 {
 		for i := range s.limits {
-			s.limits[i].Store(math.MaxInt64)
+			s.limits[i].Store(noLimit)
 		}
 		return
 	}
@@ -155,18 +157,28 @@ func (s *Shedder) log(l *slog.Logger) {
 // install puts opts in force. A window of another size starts empty; rt is kept. It is called with mu held, or before
 // anyone else has s.
 func (s *Shedder) install(opts Options) error {
-	if w := s.window.Load(); w == nil || w.Span() != opts.Window || opts.Buckets != s.opts.Buckets {
-		w, err := stats.NewWindow(opts.Window, opts.Buckets)
+	if s.windows.Load() == nil || opts.Window != s.opts.Window || opts.Buckets != s.opts.Buckets {
+		w, err := newWindows(len(s.inside.cells), opts.Window, opts.Buckets)
 		if err != nil {
 			return fmt.Errorf("shedder: %w", err)
 		}
-		s.window.Store(w)
+		if base := s.base.Load(); base != nil {
+			s.open(w, *base)
+		} else {
+			s.first = w
+		}
 		s.seen.bucket, s.seen.rated = time.Time{}, time.Time{}
 	}
 	s.opts = opts
 	s.full.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
 	s.fast.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonPace, RetryAfter: opts.CoolDown})
 	return nil
+}
+
+// open lets w take in successes. Its buckets begin at base.
+func (s *Shedder) open(w *windows, base time.Time) {
+	w.anchor(base)
+	s.windows.Store(w)
 }
 
 var _ spillway.Policy = (*Shedder)(nil)

@@ -15,6 +15,9 @@ func TestCountIsAPowerOfTwoWithinItsBounds(t *testing.T) {
 	n := Count()
 	require.Positive(t, n)
 	require.Zero(t, n&(n-1))
+	require.Zero(t, Wide()&(Wide()-1))
+	require.GreaterOrEqual(t, Wide(), n)
+	require.LessOrEqual(t, Wide(), 2*maxCount)
 }
 
 func TestIndexStaysInRange(t *testing.T) {

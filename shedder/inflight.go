@@ -1,0 +1,58 @@
+package shedder
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway/internal/stripe"
+)
+
+// A crowd counts the requests in flight, in one cell per stripe, so that cores do not fight over one cache line.
+type crowd struct {
+	cells []cell
+}
+
+type cell struct {
+	n atomic.Int64
+	_ [stripe.Size - 8]byte
+}
+
+const (
+	maxCells = 16 // whoever compares with a limit reads them all
+	cellBits = 4
+)
+
+// noLimit is a limit that nothing reaches.
+const noLimit = math.MaxInt64
+
+func newCrowd() crowd { return crowd{make([]cell, min(stripe.Wide(), maxCells))} }
+
+// enter lets one more in unless that would make it more than most, and returns the cell that it has to leave. However many
+// enter at the same time, there are never more than most inside: each counts itself first and looks at the others then, so
+// that the last to count itself sees all who stay.
+func (c *crowd) enter(most int64) (at int, ok bool) {
+	at = stripe.Index(len(c.cells))
+	if most == noLimit {
+		c.cells[at].n.Add(1)
+		return at, true
+	}
+	if c.size() >= most { // refusing only reads what those who run write
+		return at, false
+	}
+	c.cells[at].n.Add(1)
+	if c.size() > most {
+		c.cells[at].n.Add(-1)
+		return at, false
+	}
+	return at, true
+}
+
+func (c *crowd) leave(at int) { c.cells[at].n.Add(-1) }
+
+func (c *crowd) size() int64 {
+	var sum int64
+	for i := range c.cells {
+		sum += c.cells[i].n.Load()
+	}
+	return sum
+}

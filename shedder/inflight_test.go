@@ -1,0 +1,57 @@
+package shedder
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// However many enter at once, there are never more inside than the limit says, and none is lost.
+func TestCrowdNeverExceedsItsLimit(t *testing.T) {
+	const most = 3
+	c := crowd{make([]cell, maxCells)} // as on a machine with many processors
+	var inside, peak, entered atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20_000 {
+				at, ok := c.enter(most)
+				if !ok {
+					continue
+				}
+				entered.Add(1)
+				if n := inside.Add(1); n > peak.Load() {
+					peak.Store(n)
+				}
+				inside.Add(-1)
+				c.leave(at)
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, peak.Load(), int64(most))
+	require.Positive(t, entered.Load())
+	require.Zero(t, c.size())
+}
+
+func TestCrowdFillsUpToItsLimit(t *testing.T) {
+	c := newCrowd()
+	var held []int
+	for range 5 {
+		at, ok := c.enter(5)
+		require.True(t, ok)
+		held = append(held, at)
+	}
+	_, ok := c.enter(5)
+	require.False(t, ok)
+	at, ok := c.enter(noLimit)
+	require.True(t, ok)
+	require.EqualValues(t, 6, c.size())
+	c.leave(at)
+	for _, at := range held {
+		c.leave(at)
+	}
+	require.Zero(t, c.size())
+}
