@@ -22,6 +22,7 @@ type childOrders struct {
 	Guard    string  `json:"guard"`
 	Work     string  `json:"work"`
 	PerMilli float64 `json:"per_milli"` // iterations per millisecond of CPU; 0 asks the server to find out
+	Capacity float64 `json:"capacity"`  // requests per second, for guards that must be told; 0 if it is not known yet
 }
 
 // childReady is the first line the server writes.
@@ -53,6 +54,7 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &o); err != nil {
 		return fmt.Errorf("overload: orders: %w", err)
 	}
+	c.capacity = o.Capacity
 	_ = renice(0) // the parent may have raised its own priority; where it could not, there is nothing to undo
 	stdin := bufio.NewReader(in)
 	if _, err := stdin.ReadString('\n'); err != nil { // the parent says when the process is in its control group

@@ -35,10 +35,11 @@ type sample struct {
 	at      time.Duration // intended send time, since the run began
 	lag     time.Duration // how much later it was really sent
 	latency time.Duration
+	waited  time.Duration // since the client first asked for the same, if this is not the first time
 	kind    kind
 }
 
-func (s *sample) good() bool { return s.kind == answered && s.latency <= slo }
+func (s *sample) good() bool { return s.kind == answered && s.waited+s.latency <= slo }
 
 // schedule draws the send times of a Poisson stream of rate requests per second that lasts d.
 func schedule(rng *rand.Rand, rate float64, d time.Duration) []time.Duration {
@@ -59,8 +60,12 @@ type tally struct{ sent, ended, good, refused, timeouts atomic.Int64 }
 type generator struct {
 	client Client
 	base   time.Time // sample times count from here
+	tries  int       // how often a client asks again if it was refused or not answered
 	open   atomic.Int64
 	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	again []sample // requests that were sent once more
 }
 
 // run sends one request at from+t for each t of times. It returns when the last one is sent; the samples are complete
@@ -74,16 +79,26 @@ func (g *generator) run(ctx context.Context, from time.Duration, times []time.Du
 		}
 		s := &samples[i]
 		s.at = at
-		t.sent.Add(1)
-		if g.open.Load() >= maxInFlight {
-			s.kind = unsent
-			t.ended.Add(1)
-			continue
+		if g.begin(s, t) {
+			g.wg.Go(func() {
+				g.one(s, t)
+				g.insist(ctx, s, t)
+			})
 		}
-		g.open.Add(1)
-		g.wg.Go(func() { g.one(s, t) })
 	}
 	return samples
+}
+
+// begin counts a request, unless as many as may be are open.
+func (g *generator) begin(s *sample, t *tally) bool {
+	t.sent.Add(1)
+	if g.open.Add(1) > maxInFlight {
+		g.open.Add(-1)
+		s.kind = unsent
+		t.ended.Add(1)
+		return false
+	}
+	return true
 }
 
 func (g *generator) one(s *sample, t *tally) {
@@ -102,6 +117,28 @@ func (g *generator) one(s *sample, t *tally) {
 		t.timeouts.Add(1)
 	}
 	t.ended.Add(1)
+}
+
+// insist asks again for what s asked for, as often as a client does.
+func (g *generator) insist(ctx context.Context, s *sample, t *tally) {
+	last := *s
+	for range g.tries {
+		if last.kind != refused && last.kind != timeout {
+			return
+		}
+		wait := last.latency + stormBackoff + time.Duration(rand.ExpFloat64()*float64(stormJitter))
+		next := sample{at: last.at + wait, waited: last.waited + wait}
+		if !sleepUntil(ctx, g.base.Add(next.at)) {
+			return
+		}
+		if g.begin(&next, t) {
+			g.one(&next, t)
+		}
+		g.mu.Lock()
+		g.again = append(g.again, next)
+		g.mu.Unlock()
+		last = next
+	}
 }
 
 func kindOf(err error) kind {

@@ -97,7 +97,7 @@ func (f *fixed) view() View {
 	}
 }
 
-// guard finds a guard by name: none, fixed:N, or one of c.Guards.
+// guard finds a guard by name: none, fixed:N, rate:F, or one of c.Guards.
 func (c *Config) guard(name string) (Guard, error) {
 	if name == "none" {
 		return None(), nil
@@ -109,7 +109,10 @@ func (c *Config) guard(name string) (Guard, error) {
 		}
 		return Fixed(limit), nil
 	}
-	known := []string{"none", "fixed:N"}
+	if g, ok, err := c.rateOf(name); ok {
+		return g, err
+	}
+	known := []string{"none", "fixed:N", "rate:F"}
 	for _, g := range c.Guards {
 		if g.Name == name {
 			return g, nil

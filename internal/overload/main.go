@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +29,8 @@ type Config struct {
 
 	// DefaultGuards is the default of -guards. If it is empty, that is "none".
 	DefaultGuards string
+
+	capacity float64 // requests per second that the bare server answers, in the server process
 }
 
 // Main is the whole program: it reads the flags, runs, prints, and returns the exit status. The server process is this
@@ -80,19 +81,12 @@ func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
 
 // options are the flags, parsed and checked.
 type options struct {
-	loads   []float64
-	guards  []string
-	seconds time.Duration
-	settle  time.Duration
-	work    string
-	quota   float64
-	seed    uint64
+	Plan
 
 	capacityTime time.Duration // how long the capacity is counted at the beginning
 
-	recheck bool
-	json    string
-	report  string
+	json   string
+	report string
 }
 
 func (c *Config) parse(args []string, out io.Writer) (*options, error) {
@@ -112,13 +106,13 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 		works = append(works, "\n"+w.Name+": "+w.About)
 	}
 	loads := fs.String("loads", "0.5,0.9,2,5,10,0.5", "loads to run in order, as multiples of the capacity")
-	fs.StringVar(&guards, "guards", guards, "guards to run in order: none, fixed:N, "+strings.Join(known, ", "))
+	fs.StringVar(&guards, "guards", guards, "guards to run in order: none, fixed:N, rate:F, "+strings.Join(known, ", "))
 	seconds := fs.Float64("seconds", 6, "how long each load lasts, in seconds")
 	settle := fs.Float64("settle", 2, "how long the light load before each step lasts, in seconds; 0 leaves it out")
-	fs.StringVar(&o.work, "work", "cpu", "what the server does for a request:"+strings.Join(works, ""))
-	fs.Float64Var(&o.quota, "quota", 0.4, "how many CPUs the server may use, through a control group; 0 sets no limit")
-	fs.Uint64Var(&o.seed, "seed", 1, "seed of the arrival times")
-	fs.BoolVar(&o.recheck, "recheck", true, "measure the capacity again at the end, to show how steady the machine was")
+	fs.StringVar(&o.Work, "work", "cpu", "what the server does for a request:"+strings.Join(works, ""))
+	fs.Float64Var(&o.Quota, "quota", 0.4, "how many CPUs the server may use, through a control group; 0 sets no limit")
+	fs.Uint64Var(&o.Seed, "seed", 1, "seed of the arrival times")
+	fs.BoolVar(&o.Recheck, "recheck", true, "measure the capacity again at the end, to show how steady the machine was")
 	fs.StringVar(&o.report, "report", reportTemp, "write the page with the charts to this file; temp makes one among the temporary files, none leaves it out")
 	fs.StringVar(&o.json, "json", "", "write the figures to this file")
 	if err := fs.Parse(args); err != nil {
@@ -127,66 +121,31 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("overload: unexpected argument %q", fs.Arg(0))
 	}
-	o.guards = strings.Split(guards, ",")
-	o.seconds = time.Duration(*seconds * float64(time.Second))
-	o.settle = time.Duration(*settle * float64(time.Second))
-	for s := range strings.SplitSeq(*loads, ",") {
-		load, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			return nil, fmt.Errorf("overload: -loads: %q is not a number", s)
-		}
-		o.loads = append(o.loads, load)
+	o.Guards = strings.Split(guards, ",")
+	o.Seconds = time.Duration(*seconds * float64(time.Second))
+	o.Settle = time.Duration(*settle * float64(time.Second))
+	var err error
+	if o.Loads, err = ParseLoads(*loads); err != nil {
+		return nil, err
 	}
 	return o, o.check(c)
-}
-
-// The bounds keep a slip of the finger from becoming a flood.
-const (
-	maxLoad = 50
-	maxTime = 10 * time.Minute
-)
-
-func (o *options) check(c *Config) error {
-	for _, load := range o.loads {
-		if !(load > 0 && load <= maxLoad) {
-			return fmt.Errorf("overload: -loads: must be above 0 and at most %d, got %g", maxLoad, load)
-		}
-	}
-	for _, name := range o.guards {
-		if _, err := c.guard(name); err != nil {
-			return err
-		}
-	}
-	if _, err := c.work(o.work); err != nil {
-		return err
-	}
-	if o.seconds <= 0 || o.seconds > maxTime {
-		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxTime, o.seconds)
-	}
-	if o.settle < 0 || o.settle > maxTime {
-		return fmt.Errorf("overload: -settle: must be 0 to %v, got %v", maxTime, o.settle)
-	}
-	if !(o.quota >= 0 && o.quota <= 1) {
-		return fmt.Errorf("overload: -quota: must be 0 to 1, since the server has GOMAXPROCS=1, got %g", o.quota)
-	}
-	return nil
 }
 
 // measure carries out the whole run.
 func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, error) {
 	r := &runner{config: c, opts: o, progress: p}
 	run := r.describe()
-	if o.settle > 0 {
-		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.settle))
+	if o.Settle > 0 {
+		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.Settle))
 	}
-	if o.quota > 0 {
+	if o.Quota > 0 {
 		var err error
-		if r.group, err = newCgroup(o.quota); err != nil {
+		if r.group, err = newCgroup(o.Quota); err != nil {
 			run.Quota = 0
 			run.note(p, "no control group could be made (%v): the server has GOMAXPROCS=1 and shares its core with whoever runs there", err)
 		} else {
 			defer r.group.remove()
-			run.note(p, "the server runs with GOMAXPROCS=1 in a control group of its own, limited to %g CPU", o.quota)
+			run.note(p, "the server runs with GOMAXPROCS=1 in a control group of its own, limited to %g CPU", o.Quota)
 		}
 	}
 	if err := renice(-10); err == nil {
@@ -210,7 +169,7 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 	}
 	run.Capacity = r.capacity
 	r.progress.line("capacity: %.0f requests a second", r.capacity)
-	for _, name := range r.opts.guards {
+	for _, name := range r.opts.Guards {
 		results, series, err := r.guard(ctx, name)
 		if err != nil {
 			return err
@@ -218,7 +177,7 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 		run.Results = append(run.Results, results...)
 		run.Series = append(run.Series, series)
 	}
-	if r.opts.recheck {
+	if r.opts.Recheck {
 		if run.CapacityAfter, err = r.capacityOf(ctx, recheckTime); err != nil {
 			return err
 		}
@@ -231,9 +190,9 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 }
 
 func (r *runner) describe() *Run {
-	work, _ := r.config.work(r.opts.work) // checked with the flags
+	work, _ := r.config.work(r.opts.Work) // checked with the flags
 	return &Run{
-		Work: work.Name, WorkAbout: work.About, Quota: r.opts.quota, Seconds: r.opts.seconds.Seconds(), Seed: r.opts.seed,
+		Work: work.Name, WorkAbout: work.About, Quota: r.opts.Quota, Seconds: r.opts.Seconds.Seconds(), Seed: r.opts.Seed,
 		SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
 		Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 	}

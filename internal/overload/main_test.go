@@ -104,6 +104,9 @@ func TestFlagsThatCannotBeRight(t *testing.T) {
 		{"-quota", "1.1"},
 		{"-quota", "NaN"},
 		{"-work", "none"},
+		{"-guards", "rate:0"},
+		{"-guards", "rate:x"},
+		{"-guards", "rate:NaN"},
 		{"stray"},
 	} {
 		_, err := (&Config{}).parse(args, &bytes.Buffer{})
@@ -114,7 +117,7 @@ func TestFlagsThatCannotBeRight(t *testing.T) {
 func TestFlagsDefaults(t *testing.T) {
 	o, err := (&Config{Guards: []Guard{{Name: "mine"}}, DefaultGuards: "none,mine"}).parse(nil, &bytes.Buffer{})
 	require.NoError(t, err)
-	require.Equal(t, []float64{0.5, 0.9, 2, 5, 10, 0.5}, o.loads)
-	require.Equal(t, []string{"none", "mine"}, o.guards)
-	require.Equal(t, "cpu", o.work)
+	require.Equal(t, []float64{0.5, 0.9, 2, 5, 10, 0.5}, o.Loads)
+	require.Equal(t, []string{"none", "mine"}, o.Guards)
+	require.Equal(t, "cpu", o.Work)
 }

@@ -1,8 +1,10 @@
 package overload
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -27,33 +29,34 @@ type runner struct {
 // duration is how long the run will take, if every server but the bare one finds back to health.
 func (r *runner) duration() time.Duration {
 	total := capacityWarm + r.opts.capacityTime
-	for _, guard := range r.opts.guards {
+	for _, guard := range r.opts.Guards {
 		total += deadline
-		for i := range r.opts.loads {
-			total += r.opts.seconds
+		for i := range r.opts.Loads {
+			total += r.opts.Seconds
 			if r.settles(i) {
-				total += r.opts.settle
+				total += r.opts.Settle
 			}
-			if guard == "none" && r.settles(i) && i > 0 && r.opts.loads[i-1] > 1 {
-				total += deadline + r.opts.settle // it will not have found back
+			if guard == "none" && r.settles(i) && i > 0 && r.opts.Loads[i-1] > 1 {
+				total += deadline + r.opts.Settle // it will not have found back
 			}
 		}
 	}
-	if r.opts.recheck {
+	if r.opts.Recheck {
 		total += capacityWarm + recheckTime
 	}
 	return total.Round(time.Second)
 }
 
-// settles reports whether the i-th load is a step up that does not follow the light load anyway.
+// settles reports whether the i-th load is a step up that does not follow the light load anyway. A storm is to be seen
+// out, so the light load comes before the first load only.
 func (r *runner) settles(i int) bool {
-	loads := r.opts.loads
-	return r.opts.settle > 0 && loads[i] > lightLoad && (i == 0 || loads[i-1] > lightLoad)
+	loads := r.opts.Loads
+	return r.opts.Settle > 0 && loads[i] > lightLoad && (i == 0 || loads[i-1] > lightLoad && r.opts.Shape != Storm)
 }
 
 // capacityOf measures the bare server in a process of its own.
 func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, error) {
-	work, err := r.config.work(r.opts.work)
+	work, err := r.config.work(r.opts.Work)
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +79,7 @@ func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, erro
 }
 
 func (r *runner) start(ctx context.Context, guard string) (*process, error) {
-	return startProcess(ctx, childOrders{Guard: guard, Work: r.opts.work, PerMilli: r.perMilli}, r.group)
+	return startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity}, r.group)
 }
 
 // A guardRun is the run of one guard through all loads.
@@ -89,24 +92,24 @@ type guardRun struct {
 	process   *process
 	gen       *generator
 	ended     []ServerSample // of servers that have been replaced
+	again     []sample       // requests sent once more
 	stretches []*stretch
 }
 
 func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, error) {
-	g := &guardRun{runner: r, guard: name, rng: rand.New(rand.NewPCG(r.opts.seed, 1))}
+	g := &guardRun{runner: r, guard: name, rng: rand.New(rand.NewPCG(r.opts.Seed, 1))}
 	g.base = time.Now()
 	if err := g.fresh(ctx); err != nil {
 		return nil, Series{}, err
 	}
 	defer func() { g.retire() }()
-	for i, load := range r.opts.loads {
+	for i, load := range r.opts.Loads {
 		fresh, err := g.settle(ctx, i)
 		if err != nil {
 			return nil, Series{}, err
 		}
-		g.stretch(ctx, load, r.opts.seconds, Span{Fresh: fresh})
+		g.stretch(ctx, load, r.opts.Seconds, Span{Fresh: fresh})
 	}
-	g.gen.wait()
 	g.retire()
 	results, series := g.reduce()
 	return results, series, ctx.Err()
@@ -125,7 +128,7 @@ func (g *guardRun) fresh(ctx context.Context) error {
 		return err
 	}
 	g.process = p
-	g.gen = &generator{client: client, base: g.base}
+	g.gen = &generator{client: client, base: g.base, tries: g.opts.Shape.tries()}
 	g.now = time.Since(g.base)
 	return nil
 }
@@ -135,6 +138,7 @@ func (g *guardRun) retire() {
 		return
 	}
 	g.gen.wait()
+	g.again = append(g.again, g.gen.again...)
 	g.gen.client.Close()
 	g.process.stop()
 	g.ended = append(g.ended, g.process.since(g.base)...)
@@ -144,7 +148,7 @@ func (g *guardRun) retire() {
 // settle lets the server run at the light load before a step up. If it does not come back to health, a new one takes
 // its place, so that each step is measured and not the one before it.
 func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
-	d := g.opts.settle
+	d := g.opts.Settle
 	if !g.settles(i) {
 		return false, nil
 	}
@@ -177,7 +181,11 @@ func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, s
 	from, to := g.now, g.now+d
 	g.now = to
 	span.Load, span.Start, span.End = load, from.Seconds(), to.Seconds()
-	times := schedule(g.rng, load*g.capacity, d)
+	shape := g.opts.Shape
+	if span.Settle {
+		shape = Step
+	}
+	times := shape.arrivals(g.rng, load, g.capacity, d)
 	t := &tally{}
 	stop := g.progress.watch(g, span, t)
 	samples := g.gen.run(ctx, from, times, t)
@@ -189,6 +197,7 @@ func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, s
 
 // reduce turns what was recorded into figures. It must run after the last request has ended.
 func (g *guardRun) reduce() ([]Result, Series) {
+	g.sortIn()
 	series := Series{Guard: g.guard, Server: g.ended, stretches: g.stretches}
 	var (
 		results []Result
@@ -230,4 +239,19 @@ func (g *guardRun) restAfter(i int) *stretch {
 		rest.samples = append(rest.samples, l.samples...)
 	}
 	return rest
+}
+
+// sortIn puts the requests that were sent once more into the stretches in which that was.
+func (g *guardRun) sortIn() {
+	if len(g.again) == 0 {
+		return
+	}
+	for _, l := range g.stretches {
+		for _, s := range g.again {
+			if s.at >= l.from && s.at < l.to {
+				l.samples = append(l.samples, s)
+			}
+		}
+		slices.SortStableFunc(l.samples, func(a, b sample) int { return cmp.Compare(a.at, b.at) })
+	}
 }

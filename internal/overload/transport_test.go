@@ -106,7 +106,7 @@ func TestAnotherTransport(t *testing.T) {
 	require.Equal(t, "half", server[len(server)-1].Reason, "the server tells what its guard believes")
 	require.Greater(t, server[len(server)-1].Arrived, server[len(server)-1].Started)
 
-	o.guards = []string{"broken"}
+	o.Guards = []string{"broken"}
 	_, err = c.measure(context.Background(), o, newProgress(&out))
 	require.Error(t, err)
 }
