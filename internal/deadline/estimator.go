@@ -52,7 +52,7 @@ func (e *Estimator) Observe(key string, latency time.Duration, now time.Time) {
 }
 
 // Unfinished learns that a request of key was cut off after latency, by its deadline or its client: it would have taken
-// at least that. Without it, an Estimator of requests that all meet their end too early would never learn.
+// longer. Without it, an Estimator of requests that all meet their end too early would never learn.
 func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
 		t.unfinished(latency)

@@ -141,7 +141,7 @@ func TestLearnsFromWhatIsCutOff(t *testing.T) {
 func TestCutOffEarlySaysNothing(t *testing.T) {
 	e := taught(t, warmUp, 10*ms)
 	for range 100 {
-		e.Unfinished("a", 10*ms-1, start)
+		e.Unfinished("a", 10*ms-2, start)
 	}
 	require.Equal(t, 10*ms, estimate(t, e))
 
@@ -149,7 +149,12 @@ func TestCutOffEarlySaysNothing(t *testing.T) {
 	for range warmUp {
 		e.Unfinished("a", 10*ms, start)
 	}
-	require.Equal(t, 10*ms, estimate(t, e), "it teaches an Estimator that knows nothing")
+	require.Equal(t, 10*ms+1, estimate(t, e), "it teaches an Estimator that knows nothing")
+	e.Unfinished("a", 10*ms, start)
+	require.Equal(t, 10*ms+1, estimate(t, e))
+	e.Unfinished("a", 10*ms+1, start)
+	require.Greater(t, estimate(t, e), 10*ms+1, "it would have taken longer")
+	e.Unfinished("a", math.MaxInt64, start)
 }
 
 func TestKeysAreBounded(t *testing.T) {
@@ -238,6 +243,19 @@ func TestConcurrentUse(t *testing.T) {
 		estimate, known := track.estimate()
 		require.True(t, known, key)
 		require.LessOrEqual(t, estimate, 20*ms, key)
+	}
+}
+
+// The first twenty are all needed, whatever comes between them.
+func TestWarmUpLosesNothing(t *testing.T) {
+	for range 200 {
+		e := newEstimator(t, nil)
+		var wg sync.WaitGroup
+		for i := range warmUp {
+			wg.Go(func() { e.Observe("a", time.Duration(i+1)*ms, start) })
+		}
+		wg.Wait()
+		require.Equal(t, ms, estimate(t, e))
 	}
 }
 

@@ -67,8 +67,11 @@ func (m *model) sample(key string, latency time.Duration, now time.Time, finishe
 		m.of[key] = t
 	}
 	x := float64(latency)
-	if !finished && t.seen > 0 && x < t.estimate {
-		return
+	if !finished {
+		x++
+		if t.seen > 0 && x < t.estimate {
+			return
+		}
 	}
 	switch {
 	case t.seen == 0:

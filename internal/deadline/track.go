@@ -56,11 +56,17 @@ func (t *track) estimate() (time.Duration, bool) {
 func (t *track) observe(latency time.Duration) {
 	state := t.state.Load()
 	seen, estimate := unpack(state)
+	for ; seen < warmUp; seen, estimate = unpack(state) {
+		least := latency
+		if seen > 0 {
+			least = min(estimate, latency)
+		}
+		if t.state.CompareAndSwap(state, pack(seen+1, least)) {
+			return
+		}
+		state = t.state.Load() // those of the warm-up are few, and all count
+	}
 	switch {
-	case seen == 0:
-		t.state.CompareAndSwap(state, pack(1, latency))
-	case seen < warmUp:
-		t.state.CompareAndSwap(state, pack(seen+1, min(estimate, latency)))
 	case latency < estimate:
 		t.state.CompareAndSwap(state, pack(seen, estimate-step(estimate, down)))
 	case latency > estimate:
@@ -68,11 +74,11 @@ func (t *track) observe(latency time.Duration) {
 	}
 }
 
-// unfinished is observe for a latency that is at least the given one. If that is less than the estimate, it says nothing.
+// unfinished is observe for a request that takes longer than latency. If that is less than the estimate, it says nothing.
 func (t *track) unfinished(latency time.Duration) {
 	seen, estimate := unpack(t.state.Load())
-	if seen == 0 || latency >= estimate {
-		t.observe(latency)
+	if least := min(latency, mostEstimate) + 1; seen == 0 || least >= estimate {
+		t.observe(least)
 	}
 }
 

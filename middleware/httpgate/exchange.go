@@ -16,10 +16,11 @@ type exchange struct {
 	inner    http.ResponseWriter
 	m        *Middleware
 	permit   spillway.Permit
-	status   int  // 0 until the header is written
-	claimed  bool // by its client or by Options.LongLived, the request is long-lived
-	detached bool // it has left the gate
-	finished bool // its handler has returned
+	route    string // whose latency it tells, or ""
+	status   int    // 0 until the header is written
+	claimed  bool   // by its client or by Options.LongLived, the request is long-lived
+	detached bool   // it has left the gate
+	finished bool   // its handler has returned
 }
 
 func (x *exchange) writeHeader(status int) {
@@ -68,7 +69,7 @@ func (x *exchange) detach() {
 func (x *exchange) returned(r *http.Request) {
 	if !x.detached {
 		x.commit(http.StatusOK)
-		x.permit.Done(x.m.o.Outcome(r, x.status))
+		x.m.late.done(x.route, r, &x.permit, x.m.o.Outcome(r, x.status))
 	}
 	x.finished = true
 }

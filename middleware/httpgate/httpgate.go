@@ -19,8 +19,9 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 // A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
 type Middleware struct {
 	gate    *spillway.Gate
-	o       Options // no field is nil, except Request, LongLived and RateLimit
+	o       Options // no field is nil, except Request, LongLived, Deadline and RateLimit
 	long    longLived
+	late    *deadlines
 	exempts atomic.Int64
 }
 
@@ -34,7 +35,11 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{gate: gate, o: opts, long: longLived{limit: int64(opts.MaxLongLived)}}, nil
+	late, err := newDeadlines(opts.Deadline)
+	if err != nil {
+		return nil, err
+	}
+	return &Middleware{gate: gate, o: opts, long: longLived{limit: int64(opts.MaxLongLived)}, late: late}, nil
 }
 
 // Stats is a snapshot of what a [Middleware] knows beyond what its [spillway.Gate] counts.
@@ -42,11 +47,16 @@ type Stats struct {
 	Exempt           int64 // requests that passed by the gate
 	LongLived        int64 // requests that have left the gate and are open now
 	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
+	TooLate          int64 // requests refused by Options.Deadline; the Gate did not see them
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (m *Middleware) Stats() Stats {
-	return Stats{Exempt: m.exempts.Load(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Load()}
+	s := Stats{Exempt: m.exempts.Load(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Load()}
+	if m.late != nil {
+		s.TooLate = m.late.refused.Load()
+	}
+	return s
 }
 
 // Handler wraps next. It panics if next is nil.
@@ -76,6 +86,11 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.refuse(w, r, errTooManyLongLived)
 		return
 	}
+	route, tooLate := m.late.judge(r, claimed)
+	if tooLate {
+		m.refuse(w, r, errTooLate)
+		return
+	}
 	var req spillway.Request
 	if m.o.Request != nil {
 		req = m.o.Request(r)
@@ -92,14 +107,15 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	h.serve(w, r, permit, claimed)
+	h.serve(w, r, permit, route, claimed)
 }
 
 // serve runs the handler under permit. It does not recover: a panic keeps its stack, and what Goexit skips is covered too.
-func (h *gated) serve(w http.ResponseWriter, r *http.Request, permit spillway.Permit, claimed bool) {
+func (h *gated) serve(w http.ResponseWriter, r *http.Request, permit spillway.Permit, route string, claimed bool) {
 	gw, x := wrap(w)
 	x.m = h.m
 	x.permit = permit
+	x.route = route
 	x.claimed = claimed
 	defer x.end(r)
 	h.next.ServeHTTP(gw, r)

@@ -46,6 +46,11 @@ type Options struct {
 	// If MaxLongLived is 0, it is 10000.
 	MaxLongLived int
 
+	// Deadline refuses at once what would hardly finish before its deadline, judged by how long others took.
+	// If Deadline is nil, a request is refused only if its context has ended already, by its deadline or its client: it
+	// is not known which requests take equally long.
+	Deadline *Deadline
+
 	// Outcome says how a request went whose handler has returned, from the status of its response (200 if the handler
 	// wrote none) and from r.Context().Err(), which is not nil if the client is gone or a deadline has passed.
 	// If Outcome is nil, it is [DefaultOutcome].
@@ -64,8 +69,8 @@ type Options struct {
 	RateLimit *RateLimit
 }
 
-// withDefaults returns a copy of o whose fields are all set, except Request, LongLived and RateLimit, whose nil has a
-// meaning of its own. The error names the field and its value.
+// withDefaults returns a copy of o whose fields are all set, except Request, LongLived, Deadline and RateLimit, whose nil
+// has a meaning of its own. The error names the field and its value.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {

@@ -1,0 +1,486 @@
+package httpgate_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+const ms = time.Millisecond
+
+func oneRoute(*http.Request) string { return "route" }
+
+// A slowly is a handler that takes as long as it is told, in the time of a synctest bubble, unless its client is gone.
+type slowly struct {
+	takes  time.Duration
+	status int
+	ran    atomic.Int64
+}
+
+func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.ran.Add(1)
+	select {
+	case <-time.After(s.takes):
+	case <-r.Context().Done():
+	}
+	if s.status != 0 {
+		w.WriteHeader(s.status)
+	}
+}
+
+// within sends h a GET whose context ends after left, and returns the status of the answer.
+func within(t *testing.T, h http.Handler, left time.Duration) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), left)
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	return w.Code
+}
+
+// saying sends h a GET with the header and returns the status of the answer.
+func saying(h http.Handler, name, value string) int {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set(name, value)
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// teach lets 20 requests through h at once, so that it knows how long they take and has let no probe through.
+func teach(h http.Handler) { teachRoute(h, "") }
+
+func teachRoute(h http.Handler, route string) {
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { saying(h, "Route", route) })
+	}
+	wg.Wait()
+}
+
+func TestInvalidDeadlineIsNamed(t *testing.T) {
+	for want, o := range map[string]*httpgate.Deadline{
+		"httpgate: Deadline.Route: must be set, got nil":           {},
+		"httpgate: Deadline.MaxRoutes: must be at least 0, got -1": {Route: oneRoute, MaxRoutes: -1},
+	} {
+		_, err := httpgate.New(spillway.New(), &httpgate.Options{Deadline: o})
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestTimeoutHeader(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		unit  time.Duration
+		want  time.Duration
+	}{
+		{"2", time.Second, 2 * time.Second},
+		{"1.5", time.Second, 1500 * ms},
+		{".25", time.Second, 250 * ms},
+		{"3.", time.Second, 3 * time.Second},
+		{"1500", ms, 1500 * ms},
+		{"2H", 0, 2 * time.Hour},
+		{"2M", 0, 2 * time.Minute},
+		{"5S", 0, 5 * time.Second},
+		{"100m", 0, 100 * ms},
+		{"100u", 0, 100 * time.Microsecond},
+		{"100n", 0, 100},
+		{"100m", time.Second, 100 * ms},
+		{"99999999H", 0, 365 * 24 * time.Hour},
+		{"99999999999999999999999999999999", time.Second, 365 * 24 * time.Hour},
+		{"999999999999999999999999999999999", time.Second, 0},
+		{"100", 0, 0},
+		{"0", time.Second, 0},
+		{"0S", 0, 0},
+		{"", time.Second, 0},
+		{"S", time.Second, 0},
+		{".", time.Second, 0},
+		{"-1", time.Second, 0},
+		{"+1", time.Second, 0},
+		{"1e3", time.Second, 0},
+		{"1.2.3", time.Second, 0},
+		{" 1", time.Second, 0},
+		{"NaN", time.Second, 0},
+		{"inf", time.Second, 0},
+		{"150ms", time.Second, 0},
+		{"soon", time.Second, 0},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Request-Timeout", c.value)
+		require.Equal(t, c.want, httpgate.TimeoutHeader("x-request-timeout", c.unit)(r), "%q in %v", c.value, c.unit)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	require.Zero(t, httpgate.TimeoutHeader("X-Request-Timeout", time.Second)(r), "no header")
+}
+
+func FuzzTimeoutHeader(f *testing.F) {
+	f.Add("1.5S", int64(time.Second))
+	f.Fuzz(func(t *testing.T, value string, unit int64) {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("T", value)
+		d := httpgate.TimeoutHeader("T", time.Duration(unit))(r)
+		require.LessOrEqual(t, d, 365*24*time.Hour)
+		if unit >= 0 {
+			require.GreaterOrEqual(t, d, time.Duration(0))
+		}
+	})
+}
+
+func TestRefusesAtOnceWhatCannotFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &recorder{}
+		next := &slowly{takes: 100 * ms}
+		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}}, p)
+		h := m.Handler(next)
+		teach(h)
+		began := time.Now()
+
+		ctx, cancel := context.WithTimeout(t.Context(), 99*ms)
+		defer cancel()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Equal(t, httpgate.ProblemType, w.Header().Get("Content-Type"))
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
+		require.Zero(t, time.Since(began))
+		require.EqualValues(t, 20, next.ran.Load())
+		require.Len(t, p.requests, 20, "no policy heard of it")
+		require.Equal(t, int64(1), m.Stats().TooLate)
+
+		require.Equal(t, http.StatusOK, within(t, h, 101*ms))
+		require.Equal(t, http.StatusOK, serve(h, "/").StatusCode, "no deadline")
+		require.Equal(t, int64(1), m.Stats().TooLate)
+	})
+}
+
+func TestEverythingInTimeRunsWithoutDeadlineOption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := &slowly{takes: 100 * ms}
+		h := middleware(t, nil).Handler(next)
+		teach(h)
+		within(t, h, ms)
+		require.EqualValues(t, 21, next.ran.Load())
+	})
+}
+
+func TestTheEarlierDeadlineCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
+		}}).Handler(&slowly{takes: 100 * ms})
+		teach(h)
+		for _, c := range []struct {
+			header string
+			left   time.Duration
+			want   int
+		}{
+			{"0.05", 0, 503}, {"0.05", time.Second, 503}, {"1", 50 * ms, 503}, {"", 50 * ms, 503},
+			{"0.15", 0, 200}, {"1", time.Second, 200}, {"soon", 0, 200}, {"0", 0, 200}, {"-1", 0, 200},
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			if c.header != "" {
+				r.Header.Set("X-Request-Timeout", c.header)
+			}
+			if c.left != 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), c.left)
+				defer cancel()
+				r = r.WithContext(ctx)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			require.Equal(t, c.want, w.Code, "header %q, context %v", c.header, c.left)
+		}
+	})
+}
+
+// The word of a client refuses its own request, and does no more: if it ended the handler, a few impatient clients could
+// make every policy believe that the service fails.
+func TestTimeoutOfTheClientEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &recorder{}
+		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
+		}}, p).Handler(&slowly{takes: 100 * ms})
+		require.Equal(t, http.StatusOK, saying(h, "X-Request-Timeout", "0.001"))
+		require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	})
+}
+
+func TestRoutesAreJudgedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route:     func(r *http.Request) string { return r.Header.Get("Route") },
+			MaxRoutes: 2,
+		}})
+		takes := map[string]time.Duration{"": 100 * ms, "slow": 100 * ms, "quick": ms, "third": 100 * ms}
+		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(takes[r.Header.Get("Route")])
+		}))
+		status := map[string]int{"": 200, "slow": 503, "quick": 200, "third": 200}
+		for _, route := range []string{"slow", "", "quick", "third"} {
+			teachRoute(h, route)
+		}
+		for route, want := range status {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.Header.Set("Route", route)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			require.Equal(t, want, w.Code, "route %q", route)
+		}
+	})
+}
+
+// A route that fails at once is not quick.
+func TestFailuresTeachNothing(t *testing.T) {
+	for _, status := range []int{404, 429, 500, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			next := &slowly{takes: 100 * ms}
+			m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
+			h := m.Handler(next)
+			teach(h)
+			next.takes, next.status = 0, status
+			for range 100 {
+				serve(h, "/")
+			}
+			require.Equal(t, http.StatusServiceUnavailable, within(t, h, 90*ms), status)
+			require.Equal(t, int64(1), m.Stats().TooLate, status)
+		})
+	}
+}
+
+// A service is too slow for all of its clients, so that none of its requests succeeds.
+func TestLearnsFromRequestsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := &slowly{takes: 200 * ms}
+		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
+		h := m.Handler(next)
+		for range 1000 {
+			within(t, h, 50*ms)
+		}
+		require.Less(t, next.ran.Load(), int64(100))
+		require.Equal(t, 1000-next.ran.Load(), m.Stats().TooLate)
+	})
+}
+
+func TestNoticesThatTheServiceIsQuickAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := &slowly{takes: 200 * ms}
+		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
+		h := m.Handler(next)
+		teach(h)
+		next.takes = 5 * ms
+		refused := 0
+		for range 10_000 {
+			time.Sleep(ms)
+			if within(t, h, 20*ms) == http.StatusServiceUnavailable {
+				refused++
+			}
+		}
+		require.Greater(t, refused, 1000)
+		require.Equal(t, http.StatusOK, within(t, h, 20*ms))
+		require.Less(t, refused, 9000)
+	})
+}
+
+func TestNeverStartsWhatHasEnded(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for _, o := range []*httpgate.Options{nil, {Deadline: &httpgate.Deadline{Route: oneRoute}}} {
+		for ctx, want := range map[context.Context]int{gone: 499, late: http.StatusServiceUnavailable} {
+			p := &recorder{}
+			gate := spillway.New(p)
+			m, err := httpgate.New(gate, o)
+			require.NoError(t, err)
+			w := httptest.NewRecorder()
+			m.Handler(unreachable(t)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			require.Equal(t, want, w.Code)
+			require.Empty(t, p.requests)
+			require.Equal(t, int64(1), gate.Stats().Cancelled)
+			require.Zero(t, m.Stats().TooLate, "it is the context that has ended")
+		}
+	}
+}
+
+func TestLongLivedIsNotJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := &slowly{takes: 100 * ms}
+		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
+		}}).Handler(next)
+		teach(h)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Request-Timeout", "0.001")
+		r.Header.Set("Accept", "text/event-stream")
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+	})
+}
+
+// A gate behind a ServeMux knows the pattern; one before it asks for it.
+func TestRouteFromServeMux(t *testing.T) {
+	mux := http.NewServeMux()
+	var before, behind []string
+	note := func(routes *[]string, name func(*http.Request) string) *httpgate.Options {
+		return &httpgate.Options{Deadline: &httpgate.Deadline{Route: func(r *http.Request) string {
+			*routes = append(*routes, name(r))
+			return ""
+		}}}
+	}
+	inner := httpgate.Handler(spillway.New(), note(&behind, func(r *http.Request) string { return r.Pattern }))
+	mux.Handle("GET /orders/{id}", inner(answer(http.StatusOK)))
+	outer := httpgate.Handler(spillway.New(), note(&before, func(r *http.Request) string {
+		_, pattern := mux.Handler(r)
+		return pattern
+	}))
+	require.Equal(t, http.StatusOK, serve(outer(mux), "/orders/7").StatusCode)
+	require.Equal(t, http.StatusNotFound, serve(outer(mux), "/nowhere").StatusCode)
+	require.Equal(t, []string{"GET /orders/{id}", ""}, before)
+	require.Equal(t, []string{"GET /orders/{id}"}, behind)
+}
+
+func TestTooLateOverTheWire(t *testing.T) {
+	m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+		Route: oneRoute, Timeout: httpgate.TimeoutHeader("Grpc-Timeout", 0),
+	}})
+	for url, client := range bothProtocols(t, m.Handler(answer(http.StatusOK))) {
+		statuses := map[int]int{}
+		for range 50 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			require.NoError(t, err)
+			req.Header.Set("Grpc-Timeout", "1n")
+			res, err := client.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			statuses[res.StatusCode]++
+		}
+		require.GreaterOrEqual(t, statuses[http.StatusServiceUnavailable], 1, "nothing takes less than a nanosecond")
+		require.Equal(t, 50, statuses[http.StatusServiceUnavailable]+statuses[http.StatusOK])
+	}
+}
+
+func TestConcurrentDeadlines(t *testing.T) {
+	m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+		Route:   func(r *http.Request) string { return r.URL.Path },
+		Timeout: httpgate.TimeoutHeader("T", 1), MaxRoutes: 5,
+	}})
+	h := m.Handler(answer(http.StatusOK))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	refused := int64(0)
+	for range 4 {
+		wg.Go(func() {
+			for i := range 1000 {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodGet, fmt.Sprint("/", i%10), nil)
+				r.Header.Set("T", fmt.Sprint(i%50))
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					mu.Lock()
+					refused++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, refused, m.Stats().TooLate)
+	require.Positive(t, refused)
+}
+
+func TestDeadlineAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: the race detector allocates")
+	}
+	for name, c := range deadlineCases() {
+		w := &nowhere{http.Header{}}
+		teach(c.h)
+		bare := testing.AllocsPerRun(1000, inMemory(http.HandlerFunc(fine), w, c.r))
+		require.LessOrEqual(t, testing.AllocsPerRun(1000, inMemory(c.h, w, c.r))-bare, c.over, name)
+	}
+}
+
+type deadlineCase struct {
+	h    http.Handler
+	r    *http.Request
+	over float64 // allocations over those of the bare handler
+}
+
+// deadlineCases are, side by side, what a Deadline costs: a request that is admitted without and with one, and refused.
+func deadlineCases() map[string]deadlineCase {
+	d := &httpgate.Deadline{Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second)}
+	with := httpgate.Handler(spillway.New(admitter{}), &httpgate.Options{Deadline: d})(http.HandlerFunc(fine))
+	without := httpgate.Handler(spillway.New(admitter{}), nil)(http.HandlerFunc(fine))
+	request := func(timeout string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		if timeout != "" {
+			r.Header.Set("X-Request-Timeout", timeout)
+		}
+		return r
+	}
+	return map[string]deadlineCase{
+		"without":     {without, request(""), 1},
+		"no deadline": {with, request(""), 1},
+		"in time":     {with, request("30"), 1},
+		"too late":    {with, request("0.000000001"), 0},
+	}
+}
+
+func BenchmarkDeadline(b *testing.B) {
+	for name, c := range deadlineCases() {
+		teach(c.h)
+		b.Run(name, func(b *testing.B) {
+			w := &nowhere{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				c.h.ServeHTTP(w, c.r)
+			}
+		})
+	}
+}
+
+func ExampleDeadline() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /report/{id}", hello)
+	gated := httpgate.Handler(spillway.New(), &httpgate.Options{
+		Deadline: &httpgate.Deadline{
+			Route: func(r *http.Request) string {
+				_, pattern := mux.Handler(r)
+				return pattern
+			},
+			Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
+		},
+	})(mux)
+
+	fmt.Println(status(gated, "/report/7"))
+	// Output: 200
+}
+
+func ExampleTimeoutHeader() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Request-Timeout", "1.5")
+	r.Header.Set("Connect-Timeout-Ms", "200")
+	r.Header.Set("Grpc-Timeout", "100m")
+	fmt.Println(httpgate.TimeoutHeader("X-Request-Timeout", time.Second)(r))
+	fmt.Println(httpgate.TimeoutHeader("Connect-Timeout-Ms", time.Millisecond)(r))
+	fmt.Println(httpgate.TimeoutHeader("Grpc-Timeout", 0)(r))
+	// Output:
+	// 1.5s
+	// 200ms
+	// 100ms
+}
