@@ -1,0 +1,84 @@
+package httpgate
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spillway-go/spillway"
+)
+
+// keySeparator stands between the parts of a key. No part has it: net/http turns down header fields with control
+// characters, and the other keys have none.
+const keySeparator = "\x1f"
+
+// KeyBy returns an [Options.Request] that says of a request only whose it is, by one key, or by several taken together: a
+// limit per tenant and route, for example. Keys are functions such as [ClientIP.Key] and the results of [HeaderKey] and
+// [PatternKey]. Each key after the first costs an allocation.
+//
+// KeyBy panics without a key, or if one is nil.
+func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.Request {
+	if len(keys) == 0 {
+		panic("httpgate: KeyBy: keys: must be at least 1, got 0")
+	}
+	for i, key := range keys {
+		if key == nil {
+			panic(fmt.Sprintf("httpgate: KeyBy: keys: key %d is nil", i))
+		}
+	}
+	first, others := keys[0], append(keys[:0:0], keys[1:]...)
+	return func(r *http.Request) spillway.Request {
+		key := first(r)
+		for _, other := range others {
+			key += keySeparator + other(r)
+		}
+		return spillway.Request{Key: key}
+	}
+}
+
+// HeaderKey returns the key that is the value of a header field, such as an API key or what an authenticating proxy says
+// of its user. Requests without the field, or with several of it, share the empty key. It allocates nothing.
+//
+// The client can put anything into a field that no proxy of yours removes or overwrites: every value is a key, and a
+// client who varies it has a fresh share each time. Then limit by [ClientIP] too.
+//
+// HeaderKey panics if name is not the name of a header field, and for Host, which is [http.Request.Host] instead.
+func HeaderKey(name string) func(r *http.Request) string {
+	if !validField(name) {
+		panic(fmt.Sprintf("httpgate: HeaderKey: name: must be a header field, got %q", name))
+	}
+	name = http.CanonicalHeaderKey(name)
+	return func(r *http.Request) string {
+		if values := r.Header[name]; len(values) == 1 {
+			return values[0]
+		}
+		return ""
+	}
+}
+
+// PatternKey returns the key that is the pattern of the route of a request, such as "GET /items/{id}". Requests that fit
+// none share the empty key, so nobody makes keys by asking for pages that are not there.
+//
+// Inside of a mux, it is [http.Request.Pattern]. A gate around a mux runs before it, when there is no pattern yet: then
+// PatternKey asks mux, which finds the route twice and takes what the mux takes for it. If mux is nil, nobody is asked.
+func PatternKey(mux *http.ServeMux) func(r *http.Request) string {
+	return func(r *http.Request) string {
+		if r.Pattern != "" || mux == nil {
+			return r.Pattern
+		}
+		_, pattern := mux.Handler(r)
+		return pattern
+	}
+}
+
+// validField reports whether name is a token (RFC 9110) other than host, which net/http moves out of the header.
+func validField(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '_', c == '.', c == '!', c == '#', c == '$', c == '%', c == '&', c == '\'', c == '*', c == '+', c == '^', c == '`', c == '|', c == '~':
+		default:
+			return false
+		}
+	}
+	return name != "" && http.CanonicalHeaderKey(name) != "Host"
+}
