@@ -15,6 +15,7 @@ require (
 	github.com/yusufpapurcu/wmi v1.2.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.20.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
 )
 
 replace github.com/spillway-go/spillway => ../

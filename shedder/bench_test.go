@@ -34,7 +34,8 @@ func BenchmarkTwoClockReads(b *testing.B) {
 			var d time.Duration
 			for pb.Next() {
 				start := time.Now()
-				d += time.Now().Sub(start)
+				end := time.Now()
+				d += end.Sub(start)
 			}
 			runtime.KeepAlive(d)
 		})
@@ -84,7 +85,7 @@ func BenchmarkGateShedderRefuse(b *testing.B) {
 }
 
 // full returns an overloaded Shedder with no room left.
-func full(b *testing.B) *shedder.Shedder {
+func full(b testing.TB) *shedder.Shedder {
 	hot := fakeCPU{usage: 1}
 	shed, err := shedder.New(&shedder.Options{CPU: &hot, MinLimit: 1, MaxLimit: 1})
 	require.NoError(b, err)

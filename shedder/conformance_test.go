@@ -129,3 +129,19 @@ func FuzzRandomOrders(f *testing.F) {
 		require.Zero(t, shed.Stats().InFlight)
 	})
 }
+
+func TestAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("allocations are not counted under the race detector: it adds its own")
+	}
+	free := spillway.New(spillway.Must(shedder.New(nil)))
+	now := time.Now()
+	enter := func(gate *spillway.Gate) func() {
+		return func() {
+			p, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
+			p.DoneAt(now, spillway.Success)
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, enter(free)), "admitted")
+	require.Zero(t, testing.AllocsPerRun(1000, enter(spillway.New(full(t)))), "refused")
+}

@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/sim"
 )
@@ -19,8 +19,6 @@ type contender struct {
 }
 
 const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms, gradient2, vegas, aimd"
-
-const firstLimit = 20 // of the estimators
 
 // contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
 func contenders(list string, seed uint64) ([]contender, error) {
@@ -52,7 +50,10 @@ func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), 
 		if err != nil || n < 1 {
 			return nil, fmt.Errorf("policy %q: the limit must be a whole number from 1 on, as in fixed:8", name)
 		}
-		return alone(func() spillway.Policy { return newLimit("fixed", n, nil) }), nil
+		return func(*sim.Host) (*spillway.Gate, error) {
+			limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
+			return spillway.New(limit), err
+		}, nil
 	case "spillway":
 		return shedding(name, options)
 	}
@@ -63,15 +64,15 @@ func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), 
 	case "none":
 		return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(), nil }, nil
 	case "gradient2":
-		return alone(newGradient2), nil
+		return alone(func() spillway.Policy { return learned(&shedder.Gradient2{}, 20, 200) }), nil
 	case "vegas":
 		hosts := uint64(0)
 		return alone(func() spillway.Policy {
 			hosts++
-			return newVegas(rand.New(rand.NewPCG(seed, hosts)))
+			return learned(&shedder.Vegas{Seed: seed + hosts}, 1, 1000)
 		}), nil
 	case "aimd":
-		return alone(newAIMD), nil
+		return alone(func() spillway.Policy { return learned(&shedder.AIMD{}, 20, 200) }), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
 }
@@ -81,29 +82,9 @@ func alone(policy func() spillway.Policy) func(*sim.Host) (*spillway.Gate, error
 	return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil }
 }
 
-func newGradient2() spillway.Policy {
-	g := gradient2{limit: firstLimit}
-	return newLimit("gradient2", firstLimit, func(x sample) float64 {
-		g = stepGradient2(g, x)
-		return g.limit
-	})
-}
-
-func newVegas(rng *rand.Rand) spillway.Policy {
-	jitter := func() float64 { return 0.5 + rng.Float64()/2 }
-	v := vegas{limit: firstLimit, jitter: jitter()}
-	return newLimit("vegas", firstLimit, func(x sample) float64 {
-		v = stepVegas(v, x, jitter())
-		return v.limit
-	})
-}
-
-func newAIMD() spillway.Policy {
-	now := float64(firstLimit)
-	return newLimit("aimd", firstLimit, func(x sample) float64 {
-		now = stepAIMD(now, x)
-		return now
-	})
+// learned returns a limit that an estimator learns, in the bounds that its authors gave it.
+func learned(e shedder.Estimator, least, most int) spillway.Policy {
+	return spillway.Must(shedder.NewLatencyLimit(&shedder.LatencyLimitOptions{Estimator: e, Min: least, Max: most}))
 }
 
 // shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.

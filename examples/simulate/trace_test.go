@@ -13,6 +13,15 @@ import (
 
 const traceHead = "arrival_s,class,cpu_ms,wait_ms\n"
 
+const ms = time.Millisecond
+
+func near(t *testing.T, name string, want, got float64) {
+	t.Helper()
+	if math.Abs(want-got) > 1e-9 {
+		t.Errorf("%s: want %v, got %v", name, want, got)
+	}
+}
+
 func TestReplayKeepsRatesAndNeeds(t *testing.T) {
 	rows, err := readTrace(strings.NewReader(traceHead + "102.5,b,20,0\n100.25,a,10,50\n100.75,a,30,0.5\n"))
 	if err != nil {
