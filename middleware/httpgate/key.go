@@ -3,6 +3,8 @@ package httpgate
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/spillway-go/spillway"
 )
@@ -13,7 +15,7 @@ const keySeparator = "\x1f"
 
 // KeyBy returns an [Options.Request] that says of a request only whose it is, by one key, or by several taken together: a
 // limit per tenant and route, for example. Keys are functions such as [ClientIP.Key] and the results of [HeaderKey] and
-// [PatternKey]. Each key after the first costs an allocation.
+// [PatternKey]. Several together cost an allocation.
 //
 // KeyBy panics without a key, or if one is nil.
 func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.Request {
@@ -25,13 +27,18 @@ func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.
 			panic(fmt.Sprintf("httpgate: KeyBy: keys: key %d is nil", i))
 		}
 	}
-	first, others := keys[0], append(keys[:0:0], keys[1:]...)
+	if len(keys) == 1 {
+		key := keys[0]
+		return func(r *http.Request) spillway.Request { return spillway.Request{Key: key(r)} }
+	}
+	keys = slices.Clone(keys)
 	return func(r *http.Request) spillway.Request {
-		key := first(r)
-		for _, other := range others {
-			key += keySeparator + other(r)
+		var room [4]string
+		parts := room[:0]
+		for _, key := range keys {
+			parts = append(parts, key(r))
 		}
-		return spillway.Request{Key: key}
+		return spillway.Request{Key: strings.Join(parts, keySeparator)}
 	}
 }
 
@@ -75,7 +82,7 @@ func validField(name string) bool {
 	for _, c := range []byte(name) {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '-', c == '_', c == '.', c == '!', c == '#', c == '$', c == '%', c == '&', c == '\'', c == '*', c == '+', c == '^', c == '`', c == '|', c == '~':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 		default:
 			return false
 		}

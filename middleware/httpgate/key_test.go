@@ -65,7 +65,7 @@ func TestClientIPWithoutProxies(t *testing.T) {
 	} {
 		r := from(addr, "X-Forwarded-For", "198.51.100.1")
 		r.Header.Set("Forwarded", "for=198.51.100.2")
-		r.Header.Set("X-Real-Ip", "198.51.100.3")
+		r.Header.Set("X-Real-IP", "198.51.100.3")
 		require.Equal(t, want, c.Key(r), addr)
 		require.Equal(t, want != "", c.Addr(r).IsValid(), addr)
 		require.Empty(t, c.Addr(r).Zone(), addr)

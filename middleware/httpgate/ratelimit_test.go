@@ -176,14 +176,14 @@ func TestRateLimitOfNestedGates(t *testing.T) {
 			clear(h)
 			require.NoError(t, out.Set(h, epoch, spillway.Request{}, nil))
 			require.NoError(t, in.Set(h, epoch, spillway.Request{}, nil))
-			require.Equal(t, []string{`"ip";q=8;w=1`, `"tenant";q=9;w=1`}, h.Values("RateLimit-Policy"))
-			require.Equal(t, []string{fmt.Sprintf(`"ip";r=%d;t=4`, c.outer), fmt.Sprintf(`"tenant";r=%d;t=7`, c.inner)}, h.Values("RateLimit"))
+			require.Equal(t, []string{`"ip";q=8;w=1`, `"tenant";q=9;w=1`}, h.Values("Ratelimit-Policy"))
+			require.Equal(t, []string{fmt.Sprintf(`"ip";r=%d;t=4`, c.outer), fmt.Sprintf(`"tenant";r=%d;t=7`, c.inner)}, h.Values("Ratelimit"))
 			require.Equal(t, c.x, field(h, "X-RateLimit-Limit")+" "+field(h, "X-RateLimit-Remaining")+" "+field(h, "X-RateLimit-Reset"))
 		}
 	}
 	h := http.Header{}
-	h.Set("X-RateLimit-Remaining", "5")
-	h.Set("X-RateLimit-Reset", "9")
+	h.Set("X-Ratelimit-Remaining", "5")
+	h.Set("X-Ratelimit-Reset", "9")
 	l := &httpgate.RateLimit{Limits: []httpgate.Quota{quota{"grant", 4, 4, 0, never}}, Fields: httpgate.XFields}
 	require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))
 	require.Equal(t, http.Header{"X-Ratelimit-Limit": {"4"}, "X-Ratelimit-Remaining": {"4"}}, h, "no Reset of another limit, no draft fields")

@@ -18,7 +18,7 @@ import (
 func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quota) {
 	t.Helper()
 	for i := range n {
-		o := limiter.BucketOptions{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, 24*time.Hour), Burst: 1}
+		o := limiter.BucketOptions{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
 		if room {
 			o.Rate, o.Burst = limiter.Per(1_000_000, time.Second), 1_000_000_000
 		}
