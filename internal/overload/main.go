@@ -122,7 +122,7 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 		return nil, fmt.Errorf("overload: unexpected argument %q", fs.Arg(0))
 	}
 	o.Guards = strings.Split(guards, ",")
-	o.Seconds = time.Duration(*seconds * float64(time.Second))
+	o.Each = time.Duration(*seconds * float64(time.Second))
 	o.Settle = time.Duration(*settle * float64(time.Second))
 	var err error
 	if o.Loads, err = ParseLoads(*loads); err != nil {
@@ -192,7 +192,7 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 func (r *runner) describe() *Run {
 	work, _ := r.config.work(r.opts.Work) // checked with the flags
 	return &Run{
-		Work: work.Name, WorkAbout: work.About, Quota: r.opts.Quota, Seconds: r.opts.Seconds.Seconds(), Seed: r.opts.Seed,
+		Work: work.Name, WorkAbout: work.About, Quota: r.opts.Quota, Seconds: r.opts.Each.Seconds(), Seed: r.opts.Seed,
 		SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
 		Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 	}

@@ -14,7 +14,7 @@ type Plan struct {
 	Guards  []string      // by name, in order: none, fixed:N, rate:F, and those of the [Config]
 	Work    string        // by name
 	Loads   []float64     // in order, as multiples of the capacity: above 0 and at most 50
-	Seconds time.Duration // how long each load lasts, at most 10 minutes
+	Each    time.Duration // how long each load lasts, at most 10 minutes
 	Settle  time.Duration // how long the light load before each step up lasts. If Settle is 0, there is none.
 	Quota   float64       // CPUs that the server may use, 0 to 1. If Quota is 0, there is no limit.
 	Seed    uint64        // of the arrival times
@@ -63,8 +63,8 @@ func (p *Plan) check(c *Config) error {
 	if _, err := c.work(p.Work); err != nil {
 		return err
 	}
-	if p.Seconds <= 0 || p.Seconds > maxTime {
-		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxTime, p.Seconds)
+	if p.Each <= 0 || p.Each > maxTime {
+		return fmt.Errorf("overload: -seconds: must be above 0 and at most %v, got %v", maxTime, p.Each)
 	}
 	if p.Settle < 0 || p.Settle > maxTime {
 		return fmt.Errorf("overload: -settle: must be 0 to %v, got %v", maxTime, p.Settle)

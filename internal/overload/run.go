@@ -32,7 +32,7 @@ func (r *runner) duration() time.Duration {
 	for _, guard := range r.opts.Guards {
 		total += deadline
 		for i := range r.opts.Loads {
-			total += r.opts.Seconds
+			total += r.opts.Each
 			if r.settles(i) {
 				total += r.opts.Settle
 			}
@@ -108,7 +108,7 @@ func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, erro
 		if err != nil {
 			return nil, Series{}, err
 		}
-		g.stretch(ctx, load, r.opts.Seconds, Span{Fresh: fresh})
+		g.stretch(ctx, load, r.opts.Each, Span{Fresh: fresh})
 	}
 	g.retire()
 	results, series := g.reduce()

@@ -55,7 +55,7 @@ func TestShapesAreChecked(t *testing.T) {
 		require.NoError(t, s.check())
 	}
 	require.ErrorContains(t, Shape("square").check(), "no shape")
-	_, err := (&Config{}).Measure(t.Context(), Plan{Work: "cpu", Seconds: time.Second, Shape: "square"}, nil)
+	_, err := (&Config{}).Measure(t.Context(), Plan{Work: "cpu", Each: time.Second, Shape: "square"}, nil)
 	require.ErrorContains(t, err, "no shape")
 }
 
