@@ -12,8 +12,15 @@ type Config struct {
 	Timeout  time.Duration // after which a reply is late, and discarded
 	Grace    time.Duration // how long Hold keeps the last grant
 	Loss     Loss
-	Nodes    int // how many share the limit before the table has told
+	Weight   float64 // of this node, when there is not enough for all; 0 counts as 1
+	Nodes    int     // how many share the limit before the table has told
 }
+
+// MinTokens is how many tokens an interval of a lease has at least: for fewer, asking for each costs no more.
+const MinTokens = 2
+
+// Small reports whether the limit is too small to be leased by anybody.
+func (c *Config) Small() bool { return c.Rate*micros(c.Interval)/1e6 < MinTokens }
 
 // Loss is what a node does when its lease ends and no reply has come.
 type Loss uint8

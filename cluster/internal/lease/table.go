@@ -90,29 +90,29 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	t.open(now, c, q.Node, q.Claim)
 	e := t.Entries[q.Node]
 	if e != nil && float64(q.Ack) > e.Seq { // the table is older than what the node has seen
-		t.restart(now, c, q.Node, now+micros(c.Term))
+		t.restart(now, q.Node, now+micros(c.Term))
 		e = nil
 	}
 	if e != nil && float64(q.Seq) <= e.Seq {
 		return t.reply(now, e, q.Weight, 0)
 	}
-	var old, use, useExp float64
+	var use, useExp float64
 	if e == nil {
-		e = &Entry{}
+		e = new(Entry)
 		t.Entries[q.Node] = e
 		t.Nodes++
 		if now < t.Learn && q.Epoch != t.Epoch {
 			use, useExp = q.Claim, now+micros(c.Term)
 		}
 	} else {
-		old = e.inUse(now)
 		use, useExp = e.held(q, now)
 	}
 	e.Want, e.Weight = q.Want, q.Weight
 	t.accrue(now, c)
 	if now >= t.Next || now >= t.First {
-		t.recompute(now, c)
+		t.recompute(now, c, e)
 	}
+	old := e.inUse(now)
 	others := t.Used - old
 	grant := max(min(t.target(e), c.Rate-others), 0)
 	if now < t.Learn {
@@ -185,7 +185,7 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 	}
 	wait = -1
 	if rate := t.poolRate(c, now); rate > 0 && n <= t.poolSize(c) {
-		wait = math.Ceil((n - t.Free) * 1e6 / rate)
+		wait = math.Ceil(min((n-t.Free)*1e6/rate, 1e15))
 	}
 	return false, math.Floor(t.Free), wait
 }
@@ -195,22 +195,33 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 func (t *Table) open(now float64, c *Config, node string, claim float64) {
 	term := micros(c.Term)
 	if !t.Made {
-		learn := now + term
-		if t.Marked > 0 && claim == 0 {
-			learn = min(t.Marked, learn)
+		learn := now
+		if !c.Small() {
+			learn = t.mark(now, term, claim)
 		}
-		if t.Marked == 0 {
-			t.Marked = learn
-		}
-		t.restart(now, c, node, learn)
+		t.restart(now, node, learn)
 		t.Made = true
 		t.Last, t.Free = now, c.Burst
 	} else if now-t.Last > term+micros(c.Reclaim) && t.Nodes > 0 {
-		t.restart(now, c, node, now+term)
+		t.restart(now, node, now+term)
 	}
+	t.Learn = min(t.Learn, now+term) // the clock may have been set back
 }
 
-func (t *Table) restart(now float64, _ *Config, node string, learn float64) {
+// mark returns up to when a table learns that is made at now. If there is a marker, which outlives the tables, nothing was
+// lost but what had been used by nobody for long, and there is nothing to learn.
+func (t *Table) mark(now, term, claim float64) (learn float64) {
+	learn = now + term
+	switch {
+	case t.Marked == 0 || t.Marked > learn:
+		t.Marked = learn
+	case claim == 0:
+		learn = t.Marked
+	}
+	return learn
+}
+
+func (t *Table) restart(now float64, node string, learn float64) {
 	t.Entries = map[string]*Entry{}
 	t.Epoch = strconv.FormatFloat(now, 'f', 0, 64) + "." + node[:min(len(node), 8)]
 	t.Learn, t.Level, t.Head, t.Used, t.Next, t.First, t.Weight, t.Nodes = learn, Unlimited, 0, 0, 0, Unlimited, 0, 0
@@ -231,27 +242,29 @@ func (t *Table) poolSize(c *Config) float64 {
 func (t *Table) accrue(now float64, c *Config) {
 	if dt := now - t.Last; dt > 0 {
 		t.Free = min(t.Free+t.poolRate(c, now)*dt/1e6, t.poolSize(c))
+	} else if dt < 0 { // the clock was set back, and what ends when has to be looked at again
+		t.Next = now
 	}
 	t.Last = now
 }
 
 func (t *Table) target(e *Entry) float64 { return min(e.Want, t.Level*e.Weight) + t.Head*e.Weight }
 
-// recompute drops the nodes whose leases have ended, and works out the level.
-func (t *Table) recompute(now float64, c *Config) {
+// recompute drops the nodes whose leases have ended, but for the one that asks, and works out the level.
+func (t *Table) recompute(now float64, c *Config, asks *Entry) {
 	latest := now + micros(c.Term+c.Reclaim)
 	t.Used, t.Weight, t.First = 0, 0, Unlimited
 	live := make([]*Entry, 0, len(t.Entries))
 	for id, e := range t.Entries {
 		e.Expiry, e.PrevExp = min(e.Expiry, latest), min(e.PrevExp, latest) // the clock may have been set back
-		if e.Seq > 0 && now >= e.Expiry && now >= e.PrevExp {
+		if e != asks && now >= e.Expiry && now >= e.PrevExp {
 			delete(t.Entries, id)
 			continue
 		}
 		live = append(live, e)
 		t.Used += e.inUse(now)
 		t.Weight += e.Weight
-		if e.Seq > 0 {
+		if e != asks {
 			t.First = min(t.First, max(e.Expiry, e.PrevExp))
 		}
 	}

@@ -1,0 +1,57 @@
+package lease
+
+import (
+	"math"
+	"time"
+)
+
+// A Demand estimates a rate from counts: it follows what is more than chance at once upwards and soon downwards, and averages
+// what may be chance.
+type Demand struct {
+	rate float64 // tokens per second
+	seen bool
+}
+
+// sigmas is how many standard deviations of a Poisson count pass for chance.
+const sigmas = 3
+
+// Observe adds n tokens asked for in d, where the estimate is renewed every interval.
+func (d *Demand) Observe(n float64, dt, interval time.Duration) {
+	if dt <= 0 {
+		return
+	}
+	x := n / dt.Seconds()
+	if !d.seen {
+		d.rate, d.seen = x, true
+		return
+	}
+	steps := float64(dt) / float64(interval)
+	switch noise := d.noise(dt); {
+	case x > d.rate+noise:
+		d.rate = x
+	case x < d.rate-noise:
+		d.rate = x + (d.rate-x)*math.Exp2(-4*steps) // a sixteenth is left after an interval
+	default:
+		d.rate += (x - d.rate) * (1 - math.Exp2(-steps/2))
+	}
+}
+
+// noise returns how far a count over dt may be off by chance, as a rate.
+func (d *Demand) noise(dt time.Duration) float64 {
+	return sigmas * math.Sqrt(max(d.rate*dt.Seconds(), 1)) / dt.Seconds()
+}
+
+// Differs reports whether n tokens asked for in dt are more (1) or fewer (-1) than chance explains, and by a tenth at least.
+func (d *Demand) Differs(n float64, dt time.Duration) int {
+	x := n / dt.Seconds()
+	switch noise := max(d.noise(dt), d.rate/10); {
+	case x > d.rate+noise:
+		return 1
+	case x < d.rate-noise:
+		return -1
+	}
+	return 0
+}
+
+// Rate returns the estimate, in tokens per second.
+func (d *Demand) Rate() float64 { return d.rate }

@@ -1,0 +1,197 @@
+package lease
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A Node is what one process keeps of a limit. Its methods are called by one goroutine at a time; those of its Bucket by any.
+// Times are monotonic, from any beginning.
+type Node struct {
+	Bucket Bucket
+	cfg    *Config
+	id     string
+	demand Demand
+	rng    *rand.Rand
+
+	epoch    string
+	seq, ack uint64
+	grant    float64       // by the reply to ack
+	has      float64       // what it uses of that, at most
+	expiry   time.Duration // when the grant ends
+	want     float64
+	nodes    int
+	hungry   bool // somebody gets less than it wants
+	eager    bool // another sync soon brings more to this node or to others
+	leased   bool // it has had a grant, or was told that there is nothing for it
+
+	sampled, syncedAt, due time.Duration
+	count                  float64 // tokens asked for since sampled
+	failures               int
+	asked                  time.Duration // when the request under way was sent
+	waiting                bool
+}
+
+// NewNode returns a node that goes by the policy on loss until it has a lease.
+func NewNode(c *Config, id string, now time.Duration, rng *rand.Rand) *Node {
+	n := &Node{cfg: c, id: id, rng: rng, sampled: now, syncedAt: now - c.Interval, due: now, nodes: max(c.Nodes, 1)}
+	n.Bucket.set(now, n.without(), c.Burst/float64(n.nodes))
+	return n
+}
+
+// SetNodes tells how many nodes there are, as somebody else has heard.
+func (n *Node) SetNodes(nodes int) { n.nodes = max(nodes, 1) }
+
+// without returns the terms of a node that has no lease and nothing to hold.
+func (n *Node) without() *Terms {
+	switch n.cfg.Loss {
+	case Open:
+		return newTerms(n.cfg, 0, Forever, FromOpen, nil)
+	case Closed:
+		return newTerms(n.cfg, 0, Forever, FromClosed, nil)
+	default:
+		return newTerms(n.cfg, n.cfg.Rate/float64(n.nodes), Forever, FromShare, nil)
+	}
+}
+
+// lease returns the terms of a lease, and what comes after it.
+func (n *Node) lease(rate float64, until time.Duration) *Terms {
+	next := n.without()
+	if n.cfg.Loss == Hold {
+		next = newTerms(n.cfg, rate, until+n.cfg.Grace, FromHold, next)
+	}
+	return newTerms(n.cfg, rate, until, FromLease, next)
+}
+
+// early is the least time between two syncs.
+func (n *Node) early() time.Duration { return min(max(n.cfg.Interval/4, 50*time.Millisecond), n.cfg.Interval) }
+
+// Observe tells what was asked for since the last call of Observe or Begin, and returns when to come again. It asks for an
+// early sync if what was asked for differs from what the lease was made for.
+func (n *Node) Observe(now time.Duration, tokens float64) time.Duration {
+	n.count += tokens
+	if now < n.due && !n.waiting && n.failures == 0 && now-n.syncedAt >= n.early() && n.urgent(now) {
+		n.due = now
+	}
+	return min(n.due, now+n.early())
+}
+
+func (n *Node) urgent(now time.Duration) bool {
+	if n.eager {
+		return true
+	}
+	switch n.demand.Differs(n.count, now-n.sampled) {
+	case 1:
+		return n.count > 0.8*n.grant*(now-n.sampled).Seconds()
+	case -1:
+		return n.hungry && n.want > n.demand.Rate()/2
+	}
+	return false
+}
+
+// Due returns when the next sync is due.
+func (n *Node) Due() time.Duration { return n.due }
+
+// Begin returns the request to send at now. What was asked for since the last Observe comes on top.
+func (n *Node) Begin(now time.Duration, tokens float64) *Request {
+	n.count += tokens
+	if dt := now - n.sampled; dt > 0 {
+		n.demand.Observe(n.count, dt, n.cfg.Interval)
+		n.count, n.sampled = 0, now
+	}
+	n.want = min(n.demand.Rate(), n.cfg.Rate)
+	n.shrink(now)
+	n.seq++
+	n.syncedAt, n.asked, n.waiting, n.eager = now, now, true, false
+	n.due = now + n.jitter(n.cfg.Interval)
+	q := &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Ack: n.ack, Want: n.want, Has: n.has, Weight: n.weight()}
+	if now >= n.expiry {
+		q.Has = 0
+	} else if n.expiry-now >= n.cfg.Timeout {
+		q.Claim = n.has
+	}
+	return q
+}
+
+// shrink gives up what the node has and does not want while others want more. It does so before it says so: then it takes one
+// message to move that on to another node, not two.
+func (n *Node) shrink(now time.Duration) {
+	if keep := n.want * 1.02; n.hungry && now < n.expiry && keep < n.has {
+		n.has = keep
+		n.Bucket.set(now, n.lease(n.has, n.expiry), 0)
+	}
+}
+
+// jitter returns d, more or less by up to a tenth.
+func (n *Node) jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*n.rng.Float64()))
+}
+
+// Apply puts the reply in force that came at now, and reports whether it did: a late one, or one to another request than the
+// last, is discarded.
+func (n *Node) Apply(now time.Duration, r *Reply) bool {
+	if !n.waiting || r.Seq != n.seq {
+		return false
+	}
+	if now-n.asked > n.cfg.Timeout {
+		n.Fail(now)
+		return false
+	}
+	n.waiting, n.failures = false, 0
+	n.nodes, n.hungry = max(r.Nodes, 1), r.Hungry
+	live := now < n.expiry
+	before := n.has
+	n.epoch, n.ack, n.grant, n.has = r.Epoch, n.seq, r.Grant, r.Grant
+	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.Term))
+	if r.Learning && r.Grant == 0 && !live {
+		return true // the table does not know yet: go on as without it
+	}
+	n.leased = true
+	n.Bucket.set(now, n.lease(r.Grant, n.expiry), r.Gift)
+	n.eager = r.Hungry && live && r.Grant < 0.95*before || // others wait for this node to acknowledge
+		!r.Learning && r.Grant < 0.98*r.Target // this node waits for others
+	return true
+}
+
+// Fail tells that no reply has come. The next attempt is put off more each time.
+func (n *Node) Fail(now time.Duration) {
+	n.waiting = false
+	n.failures++
+	pause := n.cfg.Interval / 2 << min(n.failures-1, 3)
+	n.due = now + n.jitter(pause)
+}
+
+// Release stops the use of the lease, and returns the request that tells the table.
+func (n *Node) Release(now time.Duration) *Request {
+	n.seq++
+	n.waiting, n.leased, n.grant, n.has, n.ack, n.expiry = false, false, 0, 0, 0, 0
+	n.Bucket.set(now, n.without(), 0)
+	return &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
+}
+
+func (n *Node) weight() float64 {
+	if n.cfg.Weight > 0 {
+		return n.cfg.Weight
+	}
+	return 1
+}
+
+// Leased reports whether decisions are the node's own: it has or had a lease, or knows that there is nothing for it.
+func (n *Node) Leased() bool { return n.leased }
+
+// View is a snapshot of a node.
+type View struct {
+	Epoch       string
+	Grant, Want float64
+	Nodes       int
+	Hungry      bool
+	Failures    int
+	SyncedAt    time.Duration // when the request of the reply in force was sent
+}
+
+// View returns a snapshot.
+func (n *Node) View() View {
+	return View{
+		Epoch: n.epoch, Grant: n.grant, Want: n.want, Nodes: n.nodes, Hungry: n.hungry, Failures: n.failures, SyncedAt: n.asked,
+	}
+}
