@@ -1,0 +1,266 @@
+// Package flood tests an example: a real server on this machine, with a gate per group of routes, under more requests than
+// its gates admit.
+//
+//	func TestFlood(t *testing.T) {
+//		flood.Run(t, flood.Site{Start: flood.Handler(newHandler)})
+//	}
+//
+// A server has the routes /api/work, /api/fail, /api/panic and /admin/work, and /livez outside of the gates. Work takes as
+// long as the query parameter "for" says, or until its client is gone.
+package flood
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+const (
+	places  = 4  // requests that each gate admits at once
+	clients = 20 // that flood the server
+	rounds  = 5  // of requests by each of them
+
+	// patience is far longer than anything here takes, even on a machine with much else to do.
+	patience = 30 * time.Second
+)
+
+// A Site is the server of an example.
+type Site struct {
+	// Start starts a server with the gates of its groups, which ends with the test, and returns its URL.
+	Start func(t *testing.T, api, admin *spillway.Gate) (url string)
+	// Request returns a request to a route of a group, whose handler is to take that long.
+	// If Request is nil, it is a GET of /group/route?for=takes.
+	Request func(ctx context.Context, t *testing.T, url, group, route string, takes time.Duration) *http.Request
+	// Refused checks the answer to a request that was refused.
+	// If Refused is nil, it is Problem.
+	Refused func(t *testing.T, res *http.Response, body []byte)
+	// Deaf tells that the server does not notice when a client is gone.
+	Deaf bool
+}
+
+// Handler returns a Site.Start for a handler of net/http.
+func Handler(newHandler func(api, admin *spillway.Gate) http.Handler) func(*testing.T, *spillway.Gate, *spillway.Gate) string {
+	return func(t *testing.T, api, admin *spillway.Gate) string {
+		t.Helper()
+		srv := httptest.NewUnstartedServer(newHandler(api, admin))
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0) // net/http logs each panic
+		srv.Config.Protocols = new(http.Protocols)
+		srv.Config.Protocols.SetHTTP1(true)
+		srv.Config.Protocols.SetUnencryptedHTTP2(true)
+		srv.Start()
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+}
+
+// Problem checks the default answer of httpgate to a request that was refused for lack of room.
+func Problem(t *testing.T, res *http.Response, body []byte) {
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	require.Equal(t, httpgate.ProblemType, res.Header.Get("Content-Type"))
+	require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+	var problem struct {
+		Type   string
+		Title  string
+		Status int
+	}
+	require.NoError(t, json.Unmarshal(body, &problem), "%s", body)
+	require.Contains(t, problem.Type, "temporary-reduced-capacity")
+	require.NotEmpty(t, problem.Title)
+	require.Equal(t, http.StatusServiceUnavailable, problem.Status)
+}
+
+// Run floods the server of site and checks what it answers, and that no permit is lost.
+func Run(t *testing.T, site Site) {
+	if site.Refused == nil {
+		site.Refused = Problem
+	}
+	if site.Request == nil {
+		site.Request = get
+	}
+	for name, check := range map[string]func(*run){
+		"full": (*run).full, "panic": (*run).panics, "fail": (*run).fails, "flood": (*run).flood,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{T: t, site: site, api: gate(), admin: gate(), client: &http.Client{Transport: &http.Transport{}, Timeout: patience}}
+			r.url = site.Start(t, r.api, r.admin)
+			t.Cleanup(r.client.CloseIdleConnections)
+			check(r)
+			r.empty()
+		})
+	}
+}
+
+func gate() *spillway.Gate {
+	return spillway.New(spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: places})))
+}
+
+func get(ctx context.Context, t *testing.T, url, group, route string, takes time.Duration) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/"+group+"/"+route+"?for="+takes.String(), nil)
+	require.NoError(t, err)
+	return req
+}
+
+// A run is one test of a site.
+type run struct {
+	*testing.T
+
+	site       Site
+	api, admin *spillway.Gate
+	url        string
+	client     *http.Client
+}
+
+// send sends a request and returns the answer with its body, or an error if there is none.
+func (r *run) send(req *http.Request) (*http.Response, []byte, error) {
+	res, err := r.client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res, body, err
+}
+
+// to sends a request to a route and returns the answer.
+func (r *run) to(group, route string) (*http.Response, []byte) {
+	res, body, err := r.send(r.site.Request(r.Context(), r.T, r.url, group, route, 0))
+	require.NoError(r, err)
+	return res, body
+}
+
+// refused checks that an answer is a refusal.
+func (r *run) refused(res *http.Response, body []byte) {
+	r.site.Refused(r.T, res, body)
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	require.NoError(r, err)
+	require.Positive(r, seconds)
+}
+
+// empty waits until nothing is in flight.
+func (r *run) empty() {
+	require.Eventually(r, func() bool { return r.api.Stats().InFlight == 0 && r.admin.Stats().InFlight == 0 },
+		patience, time.Millisecond, "permits were lost")
+}
+
+// full fills all places of one gate. It is the only one that refuses then, and it admits again when its clients are gone.
+func (r *run) full() {
+	takes := patience
+	if r.site.Deaf {
+		takes = 2 * time.Second
+	}
+	ctx, leave := context.WithCancel(r.Context())
+	var wg sync.WaitGroup
+	for range places {
+		req := r.site.Request(ctx, r.T, r.url, "api", "work", takes)
+		wg.Go(func() {
+			if res, err := r.client.Do(req); err == nil {
+				_ = res.Body.Close()
+			}
+		})
+	}
+	require.Eventually(r, func() bool { return r.api.Stats().InFlight == places }, patience, time.Millisecond)
+	for range places {
+		r.refused(r.to("api", "work"))
+		res, _ := r.to("admin", "work")
+		require.Equal(r, http.StatusOK, res.StatusCode, "the other gate has room")
+	}
+	r.live()
+	leave()
+	wg.Wait()
+	left := time.Now()
+	r.empty()
+	stats := r.api.Stats()
+	if r.site.Deaf {
+		require.Equal(r, int64(places), stats.Succeeded)
+	} else {
+		require.Less(r, time.Since(left), takes/2, "the handlers ended with their clients")
+		require.Equal(r, int64(places), stats.Ignored)
+	}
+	require.Equal(r, int64(places), stats.Rejected)
+	res, _ := r.to("api", "work")
+	require.Equal(r, http.StatusOK, res.StatusCode)
+}
+
+// live checks that a probe of the server passes.
+func (r *run) live() {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.url+"/livez", nil)
+	require.NoError(r, err)
+	res, _, err := r.send(req)
+	require.NoError(r, err)
+	require.Equal(r, http.StatusOK, res.StatusCode)
+}
+
+// panics has more handlers panic than there are places.
+func (r *run) panics() {
+	for range 2 * places {
+		res, _, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "panic", 0))
+		if err == nil { // without a middleware that recovers, net/http closes the connection
+			require.Equal(r, http.StatusInternalServerError, res.StatusCode)
+		}
+	}
+	r.failed()
+}
+
+// fails has more handlers fail than there are places.
+func (r *run) fails() {
+	for range 2 * places {
+		res, _ := r.to("api", "fail")
+		require.Equal(r, http.StatusInternalServerError, res.StatusCode)
+	}
+	r.failed()
+}
+
+// failed checks that the gate saw that each request failed.
+func (r *run) failed() {
+	r.empty()
+	stats := r.api.Stats()
+	require.Equal(r, int64(2*places), stats.Admitted)
+	require.Equal(r, stats.Admitted, stats.Failed, "%+v", stats)
+}
+
+// flood sends many requests at once: each is served or refused, by the books of the gate.
+func (r *run) flood() {
+	var mu sync.Mutex
+	var served, refused int64
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for range rounds {
+				res, body, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "work", 10*time.Millisecond))
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				mu.Lock()
+				if res.StatusCode == http.StatusOK {
+					served++
+				} else {
+					refused++
+					r.refused(res, body)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	r.empty()
+	stats := r.api.Stats()
+	require.Equal(r, int64(clients*rounds), served+refused)
+	require.Equal(r, served, stats.Succeeded, "%+v", stats)
+	require.Equal(r, refused, stats.Rejected, "%+v", stats)
+	require.GreaterOrEqual(r, served, int64(places))
+	r.Logf("%d served, %d refused", served, refused)
+}
