@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/breaker"
+)
+
+// The parts of the script of a Limit. A Limit sends those that its rules need.
+var (
+	//go:embed scripts/limit_wrong.lua
+	limitWrongLua string
+	//go:embed scripts/limit_bucket.lua
+	limitBucketLua string
+	//go:embed scripts/limit_window.lua
+	limitWindowLua string
+	//go:embed scripts/limit_ring.lua
+	limitRingLua string
+	//go:embed scripts/limit_log.lua
+	limitLogLua string
+	//go:embed scripts/limit_main.lua
+	limitMainLua string
+)
+
+// A Limit is one or more rules that hold for all processes together, for each key: 10 per second and 1000 per day for every
+// tenant, however many servers answer it. It asks Redis for every decision, in one round trip and as one step there, and
+// refuses from memory what Redis refused until then. Redis's clock is the only one that counts.
+//
+// It is exact, and fit for limits that are asked up to some thousand times per second and key. For more, and for decisions
+// without a round trip, take a Quota.
+//
+// A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline of
+// its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is left alone
+// for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called concurrently.
+type Limit struct {
+	conn      *conn
+	script    *script
+	rules     []Rule
+	args      [][figures]int64
+	calendars []*calendarEnds // nil for rules without
+	name      string
+	prefix    string
+	recheck   time.Duration
+	memory    *memory
+	clock     serverClock
+	loss      fallback
+	refusals  []*rejections // one for each rule
+	lost      *rejections
+	counts    limitCounts
+
+	mu    sync.Mutex
+	turns map[string]*turn // of those who Wait; guarded by mu
+}
+
+// LimitOptions tune a [Limit]. Client and Rules have to be set, and either Nodes or OnLoss.
+type LimitOptions struct {
+	// Client is the way to Redis: a single server, a failover pair or a cluster. A cluster or ring must be made with
+	// ContextTimeoutEnabled. Its retries do not matter: what may have run is not sent again. The caller closes it.
+	Client redis.UniversalClient
+	// Rules are what each key may do, at most 8. A call takes its cost from all of them, or from none.
+	Rules []Rule
+	// Name tells this limit from others in the same Redis. Limits with the same Name and Prefix share their keys, and must
+	// have the same rules. It may not contain braces or colons. If Name is empty, it is "limit".
+	Name string
+	// Prefix is what all keys begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	Prefix string
+
+	// OnLoss is what decides while Redis gives no answer. If OnLoss is 0, it is Share.
+	OnLoss OnLoss
+	// Nodes is by how many processes a limit is divided to [Share] it, at most 65536.
+	Nodes int
+	// Timeout is how long a call of Redis may take, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
+	Timeout time.Duration
+	// Breaker tunes the breaker that keeps calls from a Redis that does not answer. If Breaker is nil, 5 calls in a row
+	// without an answer open it for 250 ms, and for up to 4 s if that goes on.
+	Breaker *breaker.Options
+
+	// Remember is for how many keys the last answer is kept, so that a flood of requests that were refused asks Redis
+	// nothing, and headers can be written. Each takes some 200 bytes. If Remember is 0, it is 16384.
+	Remember int
+	// Recheck is after how long Redis is asked again about a key that it refused, however long that will last. What other
+	// processes give back, or reset, is noticed no later. If Recheck is 0, Redis is asked when it said that there would be more.
+	Recheck time.Duration
+}
+
+const (
+	maxRules        = 8
+	maxNodes        = 1 << 16
+	maxRemember     = 1 << 24
+	defaultRemember = 1 << 14
+)
+
+// NewLimit returns a Limit, and does not ask Redis. The error names the field that cannot be right.
+func NewLimit(o *LimitOptions) (*Limit, error) {
+	var opts LimitOptions
+	if o != nil {
+		opts = *o
+	}
+	opts.Name, opts.Prefix = orDefault(opts.Name, "limit"), orDefault(opts.Prefix, "spillway")
+	opts.OnLoss = cmp.Or(opts.OnLoss, Share)
+	if opts.Remember == 0 {
+		opts.Remember = defaultRemember
+	}
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("cluster: Limit: %w", err)
+	}
+	c, err := newConn(connOptions{kind: "Limit", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker})
+	if err != nil {
+		return nil, err
+	}
+	l := &Limit{
+		conn: c, script: limitScript(opts.Rules), rules: append([]Rule(nil), opts.Rules...),
+		name: opts.Name, prefix: opts.Prefix, recheck: opts.Recheck, memory: newMemory(opts.Remember),
+		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
+	}
+	for _, r := range l.rules {
+		l.args = append(l.args, r.args())
+		var ends *calendarEnds
+		if r.kind == calendarKind {
+			ends = &calendarEnds{rule: r}
+		}
+		l.calendars = append(l.calendars, ends)
+		l.refusals = append(l.refusals, newRejections(r.name, r.reason(), true))
+	}
+	return l, l.loss.make(opts.OnLoss, opts.Nodes, l.rules)
+}
+
+func (o *LimitOptions) validate() error {
+	switch {
+	case len(o.Rules) < 1 || len(o.Rules) > maxRules:
+		return fmt.Errorf("Rules must be 1..%d, got %d", maxRules, len(o.Rules))
+	case o.OnLoss < Share || o.OnLoss > Closed:
+		return fmt.Errorf("OnLoss must be Share, Open or Closed, got %v", o.OnLoss)
+	case o.OnLoss == Share && o.Nodes == 0:
+		return errors.New("Nodes must be set to Share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
+	case o.Nodes < 0 || o.Nodes > maxNodes:
+		return fmt.Errorf("Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
+	case o.Remember < 1 || o.Remember > maxRemember:
+		return fmt.Errorf("Remember must be in 1..%d, got %d", maxRemember, o.Remember)
+	case o.Recheck < 0:
+		return fmt.Errorf("Recheck must not be negative, got %v", o.Recheck)
+	}
+	for i, r := range o.Rules {
+		if err := r.validate(); err != nil {
+			return fmt.Errorf("Rules[%d]: %w", i, err)
+		}
+	}
+	if err := validateName("Name", o.Name, "{}:"); err != nil {
+		return err
+	}
+	return validateName("Prefix", o.Prefix, "{}")
+}
+
+// validateName checks what becomes part of keys and of metrics.
+func validateName(field, name, without string) error {
+	for _, c := range []byte(name) {
+		if c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0 {
+			return fmt.Errorf("%s must be printable ASCII without any of %s, got %q", field, without, name)
+		}
+	}
+	return nil
+}
+
+// limitScript puts together what the rules need.
+func limitScript(rules []Rule) *script {
+	parts := []string{clockLua, limitWrongLua}
+	have := map[string]bool{}
+	for _, r := range rules {
+		part := map[kind]string{
+			bucketKind: limitBucketLua, windowKind: limitWindowLua, calendarKind: limitWindowLua,
+			ringKind: limitRingLua, logKind: limitLogLua,
+		}[r.kind]
+		if !have[part] {
+			have[part] = true
+			parts = append(parts, part)
+		}
+	}
+	return newScript(append(parts, limitMainLua)...)
+}
+
+// keys returns the keys of Redis that hold what the rules know of a key. What stands in braces decides where a cluster keeps
+// them, so they are all in one place.
+func (l *Limit) keys(key string) []string {
+	keys := make([]string, len(l.rules))
+	var b strings.Builder
+	for i, r := range l.rules {
+		b.Reset()
+		b.Grow(len(l.prefix) + len(l.name) + len(key) + 6)
+		b.WriteString(l.prefix)
+		b.WriteString(":{")
+		b.WriteString(l.name)
+		b.WriteByte(':')
+		b.WriteString(key)
+		b.WriteString("}:")
+		b.WriteByte(byte(r.kind))
+		b.WriteByte('0' + byte(i))
+		keys[i] = b.String()
+	}
+	return keys
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// A serverClock knows about what time it is for Redis. No decision depends on it: it only saves asking twice.
+type serverClock struct {
+	seen atomic.Pointer[sighting]
+}
+
+// A sighting is a time of the server, and when it was heard of by the monotonic clock of this process.
+type sighting struct {
+	server int64 // µs since 1970
+	local  time.Time
+}
+
+// drift is by how much the estimate may be off before it is renewed.
+const drift = time.Second
+
+func (c *serverClock) estimate(now time.Time) int64 {
+	if s := c.seen.Load(); s != nil {
+		return s.server + now.Sub(s.local).Microseconds()
+	}
+	return now.UnixMicro() // the first guess; if it is wrong, Redis says so
+}
+
+func (c *serverClock) learn(server int64, now time.Time) {
+	off := server - c.estimate(now)
+	if c.seen.Load() == nil || off > drift.Microseconds() || off < -drift.Microseconds() {
+		c.seen.Store(&sighting{server: server, local: now})
+	}
+}
+
+// edges are an instant and the ends of the periods that follow, the first of which it is in: µs since 1970.
+type edges [figures - 1]int64
+
+// A calendarEnds finds the edges around an instant for one rule.
+type calendarEnds struct {
+	rule Rule
+	last atomic.Pointer[edges] // found last, and good for a period
+}
+
+// around returns edges with at within, at least half a period from either end.
+func (c *calendarEnds) around(at int64) edges {
+	if e := c.last.Load(); e != nil && at >= e[1] && at < e[2] {
+		return *e
+	}
+	from := at - c.rule.Window().Microseconds()
+	e := edges{from}
+	for i := 1; i < len(e); i++ {
+		e[i] = c.end(e[i-1])
+	}
+	c.last.Store(&e)
+	return e
+}
+
+// end returns when the period around an instant ends. The calendar is that of package limiter, which says how long it
+// takes until a window that is used up is a new one.
+func (c *calendarEnds) end(at int64) int64 {
+	w, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1, Calendar: c.rule.calendar, Location: c.rule.location})
+	if err != nil {
+		return at // the rule was validated, so this is not reached
+	}
+	t := time.UnixMicro(at)
+	_ = w.AllowAt(t, 1)
+	return at + w.PeekAt(t).NextIn.Microseconds()
+}

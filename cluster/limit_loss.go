@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// maxSharedKeys bounds the keys whose share a process keeps.
+const maxSharedKeys = 1 << 16
+
+// A fallback decides instead of Redis.
+type fallback struct {
+	choice OnLoss
+	shares []*limiter.Keyed // one for each rule
+}
+
+func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
+	f.choice = choice
+	if choice != Share {
+		return nil
+	}
+	for _, r := range rules {
+		like, err := r.local(nodes)
+		if err != nil {
+			return err
+		}
+		k, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: like, MaxKeys: maxSharedKeys})
+		if err != nil {
+			return err
+		}
+		f.shares = append(f.shares, k)
+	}
+	return nil
+}
+
+// onLoss answers instead of Redis, unless it was the caller who gave up.
+func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err error) (Result, error) {
+	if !errors.Is(err, ErrRedis) {
+		return Result{}, err
+	}
+	l.counts.lost.Add(1)
+	r := Result{Err: err, Rule: l.rules[0].name, State: limiter.State{Limit: l.rules[0].limit}}
+	switch l.loss.choice {
+	case Open:
+		r.Source, r.Allowed, r.Taken, r.Remaining = FromOpen, true, n, r.Limit
+	case Closed:
+		r.Source = FromClosed
+	default:
+		r.Source = FromShare
+		l.share(key, n, how, &r)
+	}
+	if n > 0 {
+		l.counts.decided(&r)
+	}
+	return r, ctx.Err()
+}
+
+// share takes up to n tokens from this process's part of all rules, or none.
+func (l *Limit) share(key string, n int64, how string, r *Result) {
+	now := time.Now()
+	r.Taken = n
+	if how == someTokens {
+		for _, k := range l.loss.shares {
+			r.Taken = min(r.Taken, k.PeekAt(now, key).Remaining)
+		}
+	}
+	held := make([]limiter.Reservation, 0, maxRules)
+	for i, k := range l.loss.shares {
+		res, err := k.ReserveAt(now, key, int(r.Taken), 0)
+		if err != nil {
+			for j := range held {
+				held[j].CancelAt(now)
+			}
+			r.Taken, r.rule = 0, i
+			r.RetryAfter = retryAfter(err)
+			break
+		}
+		held = append(held, res)
+	}
+	r.Allowed = r.Taken == n
+	r.State, r.Rule = l.loss.shares[r.rule].PeekAt(now, key), l.rules[r.rule].name
+}
+
+// shareBack returns tokens to this process's part.
+func (l *Limit) shareBack(key string, n int64) {
+	now := time.Now()
+	for _, k := range l.loss.shares {
+		k.RefundAt(now, key, int(n))
+	}
+}

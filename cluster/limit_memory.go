@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// ways is how many keys share one place of a memory, so that few displace each other.
+const ways = 4
+
+// A memory holds what Redis answered last for a bounded number of keys. A refusal is as good as asking again until the time
+// that Redis named, since nobody else can make tokens come back sooner, except by giving some back. It takes no lock.
+type memory struct {
+	seed   maphash.Seed
+	places []place // as many as a power of two
+}
+
+type place struct {
+	changed atomic.Uint32 // how often something was forgotten here, so that no answer from before is remembered
+	answers [ways]atomic.Pointer[answer]
+}
+
+// An answer is immutable.
+type answer struct {
+	key   string
+	rule  int // that decided
+	state limiter.State
+	asked time.Time // before the call was sent
+	cost  int64     // the least that was refused; 0 if none was
+	until time.Time // up to when it will be
+}
+
+func newMemory(keys int) *memory {
+	n := 1
+	for n*ways < keys {
+		n *= 2
+	}
+	return &memory{seed: maphash.MakeSeed(), places: make([]place, n)}
+}
+
+func (m *memory) place(key string) *place {
+	return &m.places[maphash.String(m.seed, key)&uint64(len(m.places)-1)]
+}
+
+// recall returns the last answer for a key, or nil.
+func (m *memory) recall(key string) *answer {
+	p := m.place(key)
+	for i := range p.answers {
+		if a := p.answers[i].Load(); a != nil && a.key == key {
+			return a
+		}
+	}
+	return nil
+}
+
+// refuses reports whether the answer says that so many tokens are not to be had at now.
+func (a *answer) refuses(n int64, now time.Time) bool {
+	return a != nil && a.cost > 0 && n >= a.cost && now.Before(a.until)
+}
+
+// stateAt returns what is known at now without asking.
+func (a *answer) stateAt(now time.Time) limiter.State {
+	s := a.state
+	age := now.Sub(a.asked)
+	if age >= s.FullIn {
+		return limiter.State{Limit: s.Limit, Remaining: s.Limit}
+	}
+	s.NextIn, s.FullIn = max(s.NextIn-age, 0), s.FullIn-age
+	return s
+}
+
+// version tells what remember needs, before a call.
+func (m *memory) version(key string) uint32 { return m.place(key).changed.Load() }
+
+// remember keeps an answer, unless something was forgotten since version was told. It displaces the answer that is of the
+// least use: one that refuses nothing any more, or the oldest.
+func (m *memory) remember(a *answer, version uint32) {
+	p := m.place(a.key)
+	victim, worth := 0, time.Time{}
+	for i := range p.answers {
+		b := p.answers[i].Load()
+		if b == nil || b.key == a.key {
+			victim = i
+			break
+		}
+		useful := b.asked
+		if b.until.After(useful) {
+			useful = b.until
+		}
+		if i == 0 || useful.Before(worth) {
+			victim, worth = i, useful
+		}
+	}
+	if p.changed.Load() == version {
+		p.answers[victim].Store(a)
+	}
+}
+
+// forget drops what is known of a key, since its tokens changed.
+func (m *memory) forget(key string) {
+	p := m.place(key)
+	p.changed.Add(1)
+	for i := range p.answers {
+		if a := p.answers[i].Load(); a != nil && a.key == key {
+			p.answers[i].CompareAndSwap(a, nil)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"sync/atomic"
+
+	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// LimitStats is a snapshot of what a [Limit] has done in this process since it was made. Its counts are of all keys
+// together.
+type LimitStats struct {
+	limiter.Stats
+
+	AdmittedBy [numSources]int64 // requests let through, by [Source]
+	RefusedBy  [numSources]int64 // requests refused for now, by [Source]
+	Lost       int64             // calls that Redis did not answer, or that were not made because it had not
+	Near       int64             // requests let through by Redis that left less than a fifth of a rule
+	Breaker    breaker.State     // whether Redis is asked
+}
+
+// nearLimit is the part of a limit that is left when it is near.
+const nearLimit = 0.2
+
+type limitCounts struct {
+	admitted, refusals         [numSources]atomic.Int64
+	impossible, returned, lost atomic.Int64
+	near                       atomic.Int64
+}
+
+func (c *limitCounts) decided(r *Result) {
+	if !r.Allowed {
+		c.refused(r.Source)
+		return
+	}
+	c.admitted[r.Source].Add(1)
+	if r.Source == FromRedis && float64(r.Remaining) < nearLimit*float64(r.Limit) {
+		c.near.Add(1)
+	}
+}
+
+func (c *limitCounts) refused(s Source) { c.refusals[s].Add(1) }
+
+// Stats returns a snapshot of the counts. It may be called at any time.
+func (l *Limit) Stats() LimitStats {
+	s := LimitStats{
+		Stats: limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
+		Lost:  l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.brk.State(),
+	}
+	for i := range numSources {
+		s.AdmittedBy[i], s.RefusedBy[i] = l.counts.admitted[i].Load(), l.counts.refusals[i].Load()
+		s.Admitted += s.AdmittedBy[i]
+		s.Refused += s.RefusedBy[i]
+	}
+	return s
+}

@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// A Result is the answer of a [Limit]. The zero Result denies.
+type Result struct {
+	// State is that of the rule that decided: the one that refused, or the one with the smallest part left.
+	limiter.State
+
+	Allowed    bool
+	Taken      int64         // tokens taken
+	RetryAfter time.Duration // how long until the same call can pass; 0 if it did, or if that is unknown
+	Rule       string        // name of that rule
+	Source     Source        // who decided
+	// Err is why Redis did not decide, if it was asked or should have been: a *[RedisError]. Otherwise it is nil.
+	Err error
+
+	rule  int   // index of that rule
+	stamp int64 // for giving back what was taken; 0 if it cannot be
+}
+
+// The ways to ask.
+const (
+	allTokens  = "all"  // as many as asked for, or none
+	someTokens = "some" // as many as there are
+	giveBack   = "back"
+)
+
+// Take takes n tokens of a key from all rules, or none if one has fewer. That a rule refuses is no error, and neither is it
+// that Redis gave no answer: the Result says who decided instead. The error is a *[limiter.CostError] if n is negative or can
+// never pass, or ctx.Err(). Taking 0 is [Limit.Peek].
+func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
+	if n == 0 {
+		return l.Peek(ctx, key)
+	}
+	if err := l.cost(n, allTokens); err != nil {
+		return Result{}, err
+	}
+	return l.ask(ctx, key, int64(n), allTokens)
+}
+
+// TakeUpTo takes n tokens of a key from all rules, or as many as each of them has if those are fewer: Result.Taken. The
+// Result is Allowed if it took n. Errors are those of [Limit.Take], but any n may be asked for.
+func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error) {
+	if n == 0 {
+		return l.Peek(ctx, key)
+	}
+	if err := l.cost(n, someTokens); err != nil {
+		return Result{}, err
+	}
+	return l.ask(ctx, key, int64(n), someTokens)
+}
+
+// Peek asks Redis what could be taken of a key now, and takes nothing. The Result is Allowed if it is at least one token.
+func (l *Limit) Peek(ctx context.Context, key string) (Result, error) {
+	r, err := l.ask(ctx, key, 0, allTokens)
+	r.Allowed = r.Allowed && r.Remaining > 0
+	return r, err
+}
+
+// Refund gives back n tokens of a key that were taken and not used. There are never more than a new limit has. The error is a
+// *[RedisError] or ctx.Err(). It does nothing if n is not positive.
+func (l *Limit) Refund(ctx context.Context, key string, n int) error {
+	if n <= 0 {
+		return nil
+	}
+	return l.giveBack(ctx, key, int64(n), 0)
+}
+
+// Reset gives all tokens of a key back. The error is a *[RedisError] or ctx.Err().
+func (l *Limit) Reset(ctx context.Context, key string) error {
+	_, err := l.conn.run(ctx, resetScript(), l.keys(key))
+	l.memory.forget(key)
+	return err
+}
+
+func resetScript() *script { return newScript("return {redis.call('UNLINK', unpack(KEYS))}") }
+
+// ask takes up to n tokens.
+func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Result, error) {
+	asked := time.Now()
+	if n > 0 {
+		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
+			l.counts.refused(FromMemory)
+			return Result{
+				State: a.stateAt(asked), RetryAfter: a.until.Sub(asked), Rule: l.rules[a.rule].name, Source: FromMemory, rule: a.rule,
+			}, nil
+		}
+	}
+	version := l.memory.version(key)
+	reply, err := l.exchange(ctx, key, n, how, 0)
+	if err != nil {
+		return l.onLoss(ctx, key, n, how, err)
+	}
+	r := l.resultOf(reply, n)
+	if n > 0 {
+		l.counts.decided(&r)
+	}
+	l.memory.remember(l.answerOf(key, n, how, asked, &r), version)
+	return r, nil
+}
+
+// resultOf reads what the script returned.
+func (l *Limit) resultOf(reply []int64, n int64) Result {
+	r := Result{Allowed: reply[1] == n, Taken: reply[1], stamp: reply[0]}
+	r.RetryAfter = time.Duration(reply[3]) * time.Microsecond
+	if r.rule = int(reply[2]) - 1; r.rule < 0 {
+		r.rule = l.tightest(reply)
+	}
+	r.State = l.stateOf(reply, r.rule)
+	r.Rule = l.rules[r.rule].name
+	if len(l.rules) == 1 && l.rules[0].kind == bucketKind {
+		r.stamp += r.FullIn.Microseconds() // when what was taken will be drained
+	}
+	return r
+}
+
+func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
+	f := reply[4+3*rule:]
+	return limiter.State{
+		Limit: l.rules[rule].limit, Remaining: f[0],
+		NextIn: time.Duration(f[1]) * time.Microsecond, FullIn: time.Duration(f[2]) * time.Microsecond,
+	}
+}
+
+// tightest returns the rule with the smallest part of its limit left.
+func (l *Limit) tightest(reply []int64) int {
+	best, least := 0, 2.0
+	for i, r := range l.rules {
+		if part := float64(reply[4+3*i]) / float64(r.limit); part < least {
+			best, least = i, part
+		}
+	}
+	return best
+}
+
+// answerOf returns what to remember of a result. Time is counted from before the call was sent, so a refusal is never
+// remembered for longer than Redis said.
+func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Result) *answer {
+	a := &answer{key: key, rule: r.rule, state: r.State, asked: asked}
+	if r.Allowed {
+		return a
+	}
+	wait := r.RetryAfter
+	if a.cost = n; how == someTokens {
+		a.cost, wait = 1, r.NextIn // it took what there was
+	}
+	if l.recheck > 0 {
+		wait = min(wait, l.recheck)
+	}
+	a.until = asked.Add(wait)
+	return a
+}
+
+// giveBack returns tokens that were taken with stamp, as far as time has not returned them, or anyhow if stamp is 0.
+func (l *Limit) giveBack(ctx context.Context, key string, n, stamp int64) error {
+	_, err := l.exchange(ctx, key, n, giveBack, stamp)
+	l.memory.forget(key)
+	if err == nil {
+		l.counts.returned.Add(1)
+	}
+	return err
+}
+
+// exchange runs the script. If the periods of a calendar that it was told are not those around the time of the server, it
+// decides nothing and tells that time, and is run again.
+func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, stamp int64) ([]int64, error) {
+	keys := l.keys(key)
+	for range 3 {
+		now := time.Now()
+		reply, err := l.conn.run(ctx, l.script, keys, l.arguments(now, n, how, stamp)...)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(reply) >= 2 && reply[1] < 0:
+			l.clock.learn(reply[0], now)
+			continue
+		case len(reply) != 4+3*len(l.rules):
+			return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules), len(reply))}
+		}
+		return reply, nil
+	}
+	return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the clock of Redis does not keep still")}
+}
+
+func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any {
+	args := make([]any, 3, 3+(1+figures)*len(l.rules))
+	args[0], args[1], args[2] = n, how, stamp
+	for i, r := range l.rules {
+		f := l.args[i]
+		switch {
+		case l.calendars[i] != nil:
+			e := l.calendars[i].around(l.clock.estimate(now))
+			copy(f[1:], e[:])
+		case r.kind == bucketKind && how == giveBack:
+			f[3] = stamp
+			if len(l.rules) > 1 { // the stamp is when it was taken; it has been draining at least since then
+				f[3] += ceilDiv(n*f[0], f[1])
+			}
+		}
+		args = append(args, string(rune(r.kind)))
+		for _, x := range f {
+			args = append(args, x)
+		}
+	}
+	return args
+}
+
+// cost returns an error if a call can never pass.
+func (l *Limit) cost(n int, how string) error {
+	if n < 0 || how == allTokens {
+		for _, r := range l.rules {
+			if n < 0 || int64(n) > r.limit {
+				l.counts.impossible.Add(1)
+				return costError(r.name, n, r.limit)
+			}
+		}
+	}
+	return nil
+}

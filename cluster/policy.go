@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// Admit takes the cost of r, of its Key, as [Limit.Take] does. It blocks for a round trip to Redis, and no longer than
+// [LimitOptions.Timeout]; while Redis gives no answer, or refused the key until some time, it does not block. The error is a
+// *[spillway.Rejection], or ctx.Err() if ctx ended first.
+func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	n := max(r.Cost, 1)
+	if r.Cost < 0 {
+		n = r.Cost
+	}
+	for i, rule := range l.rules {
+		if n < 0 || int64(n) > rule.limit {
+			l.counts.impossible.Add(1)
+			return 0, l.refusals[i].cost(n)
+		}
+	}
+	res, err := l.ask(ctx, r.Key, int64(n), allTokens)
+	switch {
+	case err != nil:
+		return 0, err
+	case res.Allowed:
+		return ticketOf(&res), nil
+	}
+	return 0, l.rejection(&res)
+}
+
+// rejection returns what to tell one who was refused.
+func (l *Limit) rejection(r *Result) *spillway.Rejection {
+	if r.Source == FromClosed {
+		return l.lost.after(0)
+	}
+	return l.refusals[r.rule].after(r.RetryAfter)
+}
+
+// Done gives back what r took if it was [spillway.Refused]: with one more call of Redis, which takes no longer than
+// [LimitOptions.Timeout], and is not repeated if it fails. So a Limit stands best behind the policies that refuse often.
+// Otherwise it does nothing: how a request went is none of this limit's business.
+func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if res.Outcome != spillway.Refused {
+		return
+	}
+	n := int64(max(r.Cost, 1))
+	switch stamp := int64(t >> ticketShift); Source(t & (1<<ticketShift - 1)) {
+	case FromRedis:
+		_ = l.giveBack(context.Background(), r.Key, n, stamp) // if Redis is lost, so are n tokens until time returns them
+	case FromShare:
+		l.shareBack(r.Key, n)
+	}
+}
+
+// Queues does nothing: it marks that Admit may block.
+func (l *Limit) Queues() {}
+
+// A Ticket holds who let a request through, and when by Redis's clock: µs since 1970 take 51 bits.
+const ticketShift = 3
+
+func ticketOf(r *Result) spillway.Ticket {
+	return spillway.Ticket(r.stamp)<<ticketShift | spillway.Ticket(r.Source)
+}
+
+// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
+// limiter.Bucket.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
+// that nobody has used if there is none. Of several rules it is the one that decided.
+func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	a := l.memory.recall(r.Key)
+	if a == nil {
+		rule := l.rules[0]
+		return rule.name, rule.limit, rule.limit, rule.Window(), 0
+	}
+	rule, s := l.rules[a.rule], a.stateAt(now)
+	return rule.name, s.Limit, s.Remaining, rule.Window(), s.NextIn
+}
+
+var _ spillway.Queuer = (*Limit)(nil)

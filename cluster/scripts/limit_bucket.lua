@@ -1,0 +1,50 @@
+-- A bucket holds a level at some time: per ticks are one token, drain of them leave each µs, full of them fit. This is GCRA in
+-- integers below 2^53, so nothing is rounded. The level may be at a time to come if the clock was set back; then it counts
+-- for as much more, but never for more than a full bucket, so that nobody waits for the clock to come round again.
+local function bucket_look(key, o, s)
+  s.per, s.drain, s.full = tonumber(ARGV[o]), tonumber(ARGV[o + 1]), tonumber(ARGV[o + 2])
+  s.level = 0
+  local v = redis.call('GET', key)
+  if v then
+    if #v ~= 24 then
+      return error(wrong(key))
+    end
+    local level, at, per = struct.unpack('<ddd', v)
+    if per ~= s.per then -- the rate has changed: as many tokens stay taken
+      level = math.ceil(level / per * s.per)
+    end
+    level = level - (now - at) * s.drain
+    if level > s.full then
+      level, s.heal = s.full, true
+    end
+    s.level = math.max(level, 0)
+  end
+  s.room = math.floor((s.full - s.level) / s.per)
+end
+
+local function bucket_put(key, s, level)
+  s.level = math.max(level, 0)
+  if s.level == 0 then
+    redis.call('DEL', key)
+  else
+    redis.call('SET', key, struct.pack('<ddd', s.level, now, s.per), 'PX', math.ceil(s.level / s.drain / 1000) + 1)
+  end
+  s.room = math.floor((s.full - s.level) / s.per)
+end
+
+local function bucket_back(key, o, s, n, stamp)
+  local ticks = n * s.per
+  if stamp > 0 then -- when the level that was reached would be drained
+    ticks = math.min(ticks, math.max(tonumber(ARGV[o + 3]) - now, 0) * s.drain)
+  end
+  bucket_put(key, s, s.level - ticks)
+end
+
+local function bucket_tell(s, n)
+  local next, full = 0, 0
+  if s.level > 0 then
+    next = math.ceil((s.level + (s.room + 1) * s.per - s.full) / s.drain)
+    full = math.ceil(s.level / s.drain)
+  end
+  return next, full, math.ceil((s.level + n * s.per - s.full) / s.drain)
+end

@@ -1,0 +1,80 @@
+-- ARGV: how many tokens; 'all' to take them if all rules allow it, 'some' to take as many of them as all rules allow, 'back' to
+-- give them back; a stamp that says when they were taken, or 0; and for each rule, one for each key, its kind and five figures.
+-- Taking none tells what could be taken, and changes nothing.
+-- Returns the time, how many tokens were taken, the rule that refused, how long until it does not, and for each rule what
+-- remains, how long until there is more, and how long until there is all.
+local n, how, stamp = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local rules, take = {}, n
+for i, key in ipairs(KEYS) do
+  local o, s = 6 * i - 2, {}
+  local kind = ARGV[o]
+  s.kind, s.o, rules[i] = kind, o + 1, s
+  if kind == 'b' then
+    bucket_look(key, o + 1, s)
+  elseif kind == 'w' then
+    window_look(key, o + 1, s)
+  elseif kind == 'c' then
+    calendar_look(key, o + 1, s)
+  elseif kind == 's' then
+    ring_look(key, o + 1, s)
+  else
+    log_look(key, o + 1, s)
+  end
+  if s.elsewhere then
+    return {now, -1}
+  end
+  if s.room < take then
+    take = s.room
+  end
+end
+if how == 'all' and take < n then
+  take = 0
+end
+
+local reply, rule, longest = {now, take, 0, 0}, 0, -1
+for i, key in ipairs(KEYS) do
+  local s = rules[i]
+  local kind = s.kind
+  if how == 'back' then
+    if kind == 'b' then
+      bucket_back(key, s.o, s, n, stamp)
+    elseif kind == 'w' then
+      window_back(key, s, n, stamp)
+    elseif kind == 'c' then
+      calendar_back(key, s.o, s, n, stamp)
+    elseif kind == 's' then
+      ring_back(key, s, n, stamp)
+    else
+      log_back(key, s, n, stamp)
+    end
+  elseif take > 0 or n > 0 and s.heal then
+    if kind == 'b' then
+      bucket_put(key, s, s.level + take * s.per)
+    elseif kind == 's' then
+      ring_keep(key, s, take)
+    elseif kind == 'l' then
+      log_keep(key, s, take)
+    else
+      window_keep(key, s, take)
+    end
+  end
+  local left, full, wait = 0, 0, 0
+  if how ~= 'back' then
+    if kind == 'b' then
+      left, full, wait = bucket_tell(s, n - take)
+    elseif kind == 's' then
+      left, full, wait = ring_tell(s, n - take)
+    elseif kind == 'l' then
+      left, full, wait = log_tell(key, s, n - take)
+    else
+      left, full, wait = window_tell(s)
+    end
+  end
+  if s.room < n - take and wait > longest then
+    rule, longest = i, wait
+  end
+  local r = 3 * i + 2
+  reply[r], reply[r + 1], reply[r + 2] = s.room, left, full
+end
+reply[3], reply[4] = rule, math.max(longest, 0)
+return reply
