@@ -1,0 +1,241 @@
+package grpcgate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/spillway-go/spillway"
+)
+
+// Stream is a grpc.StreamClientInterceptor. The stream gives back what it holds when RecvMsg returns an error, io.EOF for
+// one, or the only answer; when another method fails; and when ctx ends, whether or not anybody reads.
+func (c *Client) Stream(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	if c.open.taken.Load() >= c.open.limit {
+		c.open.refused.Add(1)
+		return nil, c.refusal(errTooManyStreams)
+	}
+	r := c.o.Request(ctx, conn, method)
+	permit, err := c.gate.Enter(ctx, r)
+	if err != nil {
+		return nil, c.refusal(err)
+	}
+	e := &exchange{c: c, ctx: ctx, method: method, r: r, mode: c.o.Stream(method), single: !desc.ServerStreams}
+	e.permit, e.held = permit, true
+	defer e.unwind()
+	inner, err := streamer(ctx, desc, conn, method, opts...)
+	if err != nil {
+		e.end(err)
+		return nil, err
+	}
+	s := &clientStream{ClientStream: inner, e: e}
+	e.opened(s)
+	return s, nil
+}
+
+// An exchange is one stream of a client, from its admission to its end.
+type exchange struct {
+	c      *Client
+	ctx    context.Context //nolint:containedctx // a stream lives as long as its context
+	method string
+	r      spillway.Request
+	mode   StreamMode
+	single bool // there is one answer
+	busy   atomic.Int32
+	open   bool // the stream has been handed to its caller
+
+	mu       sync.Mutex
+	permit   spillway.Permit // of the stream, or of the last message
+	held     bool            // permit is one
+	detached bool            // it holds a slot
+	ended    bool
+}
+
+// opened lets the exchange notice when its caller gives it up.
+func (e *exchange) opened(s *clientStream) {
+	e.open = true
+	s.stop = context.AfterFunc(e.ctx, e.contextEnded)
+	s.cleanup = runtime.AddCleanup(s, (*exchange).forgotten, e)
+}
+
+// unwind ends a stream whose streamer panicked or exited the goroutine.
+func (e *exchange) unwind() {
+	if !e.open {
+		e.finish(func(p *spillway.Permit) { p.Done(spillway.Failure) })
+	}
+}
+
+// end ends the stream with err, which is nil if it went as it should.
+func (e *exchange) end(err error) {
+	e.finish(func(p *spillway.Permit) { e.judge(p, err) })
+}
+
+func (e *exchange) judge(p *spillway.Permit, err error) {
+	o := e.c.outcome(e.ctx, e.method, p.Arrived(), err)
+	p.DoneRetryAfter(o, wish(o, err))
+}
+
+// finish gives back all that the stream holds. The first call counts.
+func (e *exchange) finish(how func(*spillway.Permit)) bool {
+	e.mu.Lock()
+	first, detached := !e.ended, e.detached
+	e.ended = true
+	permit, held := e.takePermit()
+	e.mu.Unlock()
+	if first && detached {
+		e.c.open.giveBack()
+	}
+	if held {
+		how(&permit)
+	}
+	return first
+}
+
+// takePermit returns the permit, if there is one. It must be called with mu held.
+func (e *exchange) takePermit() (spillway.Permit, bool) {
+	held := e.held
+	e.held = false
+	return e.permit, held
+}
+
+// answered takes a sign of life of the server: a message, or the header.
+func (e *exchange) answered(message bool) {
+	if permit, ok := e.release(message); ok {
+		e.judge(&permit, nil)
+	}
+}
+
+// release returns the permit that a sign of life ends, if there is one.
+func (e *exchange) release(message bool) (spillway.Permit, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended || e.mode == WholeStream {
+		return spillway.Permit{}, false
+	}
+	if !e.detached {
+		if !e.c.open.tryTake() {
+			return spillway.Permit{}, false
+		}
+		e.detached = true
+		return e.takePermit()
+	}
+	if !message {
+		return spillway.Permit{}, false
+	}
+	return e.takePermit()
+}
+
+// send lets a message pass the gate, if messages have to.
+func (e *exchange) send() error {
+	if e.mode != PerMessage {
+		return nil
+	}
+	permit, err := e.c.gate.Enter(e.ctx, e.r)
+	if err != nil {
+		return e.c.refusal(err)
+	}
+	e.mu.Lock()
+	before, held := e.takePermit()
+	if e.ended {
+		before, held = permit, true
+	} else {
+		e.permit, e.held = permit, true
+	}
+	e.mu.Unlock()
+	if held { // what has had no answer of its own says nothing
+		before.Done(spillway.Ignored)
+	}
+	return nil
+}
+
+// contextEnded ends a stream that nobody reads when its context ends: its caller has given it up. Who is in a method of
+// the stream notices himself.
+func (e *exchange) contextEnded() {
+	if e.busy.Load() == 0 {
+		e.giveUp()
+	}
+}
+
+func (e *exchange) giveUp() {
+	e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) })
+}
+
+// forgotten ends a stream that was neither read to the end nor given up, when the garbage collector finds it.
+func (e *exchange) forgotten() {
+	if e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) }) {
+		e.c.leaked.Add(1)
+	}
+}
+
+// A clientStream tells its exchange what happens. It hides no method: a ClientStream has no optional ones.
+type clientStream struct {
+	grpc.ClientStream
+	e       *exchange // must not refer to the stream, which would never be found forgotten then
+	stop    func() bool
+	cleanup runtime.Cleanup
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	s.e.busy.Add(1)
+	defer s.idle()
+	err := s.ClientStream.RecvMsg(m)
+	switch {
+	case errors.Is(err, io.EOF):
+		s.end(nil)
+	case err != nil:
+		s.end(err)
+	case s.e.single:
+		s.end(nil)
+	default:
+		s.e.answered(true)
+	}
+	return err
+}
+
+// SendMsg does not end the stream with io.EOF, which says that RecvMsg knows the reason.
+func (s *clientStream) SendMsg(m any) error {
+	s.e.busy.Add(1)
+	defer s.idle()
+	if err := s.e.send(); err != nil {
+		return err
+	}
+	err := s.ClientStream.SendMsg(m)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.end(err)
+	}
+	return err
+}
+
+func (s *clientStream) Header() (metadata.MD, error) {
+	s.e.busy.Add(1)
+	defer s.idle()
+	md, err := s.ClientStream.Header()
+	switch {
+	case err != nil:
+		s.end(err)
+	case md != nil: // it is nil if the stream has ended without a header
+		s.e.answered(false)
+	}
+	return md, err
+}
+
+func (s *clientStream) end(err error) {
+	s.stop()
+	s.cleanup.Stop()
+	s.e.end(err)
+}
+
+// idle tells that a method of the stream is about to return. If the context has ended meanwhile, it ends the stream.
+func (s *clientStream) idle() {
+	if s.e.busy.Add(-1) == 0 && s.e.ctx.Err() != nil {
+		s.e.giveUp()
+	}
+}

@@ -1,0 +1,120 @@
+package grpcgate
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/spillway-go/spillway"
+)
+
+// pushbackKey is the trailer that the retries of gRPC obey, in milliseconds.
+const pushbackKey = "grpc-retry-pushback-ms"
+
+// What refused clients are told. It tells nothing of the policies inside.
+const (
+	textCapacity = "server has no capacity for this call now"
+	textQuota    = "quota exceeded"
+	textLate     = "too little time is left to finish this call before its deadline"
+)
+
+var (
+	// errUnknown stands for a refusal that is neither a *Rejection nor the end of a context.
+	errUnknown = &spillway.Rejection{Policy: "unknown", Reason: "unknown"}
+
+	// errTooManyStreams refuses a stream for which there is no room.
+	errTooManyStreams = &spillway.Rejection{Policy: "grpcgate", Reason: "too many streams"}
+
+	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees what it would have seen
+	// otherwise, only sooner, and with the code that a client in a hurry does not hold against the service.
+	errTooLate = &refusal{
+		Rejection: &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
+		answer:    &answer{status: status.New(codes.DeadlineExceeded, textLate)},
+	}
+)
+
+// A refusal is the error of a refused call: a status for gRPC, and a *spillway.Rejection for whoever asks for that.
+type refusal struct {
+	*spillway.Rejection
+	*answer
+}
+
+func (e *refusal) Error() string              { return e.status.String() }
+func (e *refusal) GRPCStatus() *status.Status { return e.status }
+func (e *refusal) Unwrap() error              { return e.Rejection }
+
+// An answer is what a refused client gets. It is shared, and never modified.
+type answer struct {
+	status  *status.Status
+	trailer metadata.MD // nil if there is no telling when to come back
+}
+
+func newAnswer(code codes.Code, text string, delay time.Duration) *answer {
+	ms := min(int64(delay/time.Millisecond), math.MaxInt32)
+	info := &errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}
+	return &answer{
+		status:  spillway.Must(status.New(code, text).WithDetails(info)),
+		trailer: metadata.Pairs(pushbackKey, strconv.FormatInt(ms, 10)),
+	}
+}
+
+// answers holds the answers that have been given, for whoever is refused next with the same delay.
+type answers struct {
+	code  codes.Code
+	text  string
+	steps []atomic.Pointer[answer] // for each of delaySteps
+}
+
+func newAnswers(code codes.Code, text string) *answers {
+	return &answers{code: code, text: text, steps: make([]atomic.Pointer[answer], len(delaySteps))}
+}
+
+// of returns the answer that asks for a delay of d, or a little longer.
+func (a *answers) of(d time.Duration) *answer {
+	i, ok := delayStep(d)
+	if !ok {
+		return newAnswer(a.code, a.text, d)
+	}
+	prepared := a.steps[i].Load()
+	if prepared == nil {
+		prepared = newAnswer(a.code, a.text, time.Duration(delaySteps[i])*time.Millisecond)
+		a.steps[i].Store(prepared)
+	}
+	return prepared
+}
+
+// refusalOf returns the error of a call that was refused with err, and its trailer.
+func (s *Server) refusalOf(err error) (error, metadata.MD) {
+	rej := rejection(err)
+	if rej == nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return status.FromContextError(err).Err(), nil
+		}
+		rej = errUnknown
+	}
+	from := s.capacity
+	if rej.OverQuota {
+		from = s.quota
+	}
+	to := from.of(spreadDelay(rej.RetryAfter))
+	return &refusal{Rejection: rej, answer: to}, to.trailer
+}
+
+// rejection returns the Rejection in err, or nil.
+func rejection(err error) *spillway.Rejection {
+	if rej, ok := err.(*spillway.Rejection); ok { //nolint:errorlint // the common case at the price of a comparison
+		return rej
+	}
+	var rej *spillway.Rejection
+	errors.As(err, &rej)
+	return rej
+}

@@ -1,0 +1,181 @@
+package grpcgate
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/spillway-go/spillway"
+)
+
+// UnaryServer returns an interceptor that lets a call through to its handler if gate admits it. If o is nil, it has the
+// defaults. For a server that also has streams or a tap, make a [Server], whose parts share what they know.
+//
+// UnaryServer panics if gate is nil or if a field of o is invalid; [NewServer] returns the error instead.
+func UnaryServer(gate *spillway.Gate, o *Options) grpc.UnaryServerInterceptor {
+	return spillway.Must(NewServer(gate, o)).Unary
+}
+
+// StreamServer is [UnaryServer] for streams.
+func StreamServer(gate *spillway.Gate, o *Options) grpc.StreamServerInterceptor {
+	return spillway.Must(NewServer(gate, o)).Stream
+}
+
+// A Server gates the calls of a gRPC server. It is made by [NewServer], and safe for concurrent use. Its methods Unary,
+// Stream and Tap are to be handed to grpc.NewServer.
+type Server struct {
+	gate            *spillway.Gate
+	o               Options // no field is nil
+	late            *lateness
+	open            slots
+	capacity, quota *answers
+	exempt, tapped  atomic.Int64
+}
+
+// NewServer returns a Server in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
+// gate, or a field of o and its value.
+func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
+	if gate == nil {
+		return nil, errors.New("grpcgate: gate: must be a Gate, got nil")
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		gate:     gate,
+		o:        opts,
+		late:     newLateness(!opts.AdmitLate),
+		open:     slots{limit: int64(opts.MaxStreams)},
+		capacity: newAnswers(opts.Code, textCapacity),
+		quota:    newAnswers(codes.ResourceExhausted, textQuota),
+	}, nil
+}
+
+// ServerStats is a snapshot of what a [Server] knows beyond what its [spillway.Gate] counts.
+type ServerStats struct {
+	Exempt         int64 // calls that passed by the gate
+	Streams        int64 // streams that have left the gate and are open now
+	StreamsRefused int64 // streams refused because Options.MaxStreams were open; the Gate did not see them
+	TooLate        int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
+	Tapped         int64 // calls refused before their message was read; those that the Gate refused are among its Refusals
+}
+
+// Stats returns a snapshot of the counts. It may be called at any time.
+func (s *Server) Stats() ServerStats {
+	return ServerStats{
+		Exempt:         s.exempt.Load(),
+		Streams:        s.open.taken.Load(),
+		StreamsRefused: s.open.refused.Load(),
+		TooLate:        s.late.refused.Load(),
+		Tapped:         s.tapped.Load(),
+	}
+}
+
+// Unary is a grpc.UnaryServerInterceptor. It does not recover: a panic keeps its stack, and what runtime.Goexit skips is
+// covered too.
+func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	method := info.FullMethod
+	if s.o.Exempt(method) {
+		s.exempt.Add(1)
+		return handler(ctx, req)
+	}
+	call := s.o.Call(ctx, method)
+	if s.late.refuses(ctx, method, call.Deadline) {
+		return nil, errTooLate
+	}
+	permit, err := s.gate.Enter(ctx, call.Request)
+	if err != nil {
+		err, trailer := s.refusalOf(err)
+		_ = grpc.SetTrailer(ctx, trailer) // fails only where there is no trailer, and the status says the same
+		return nil, err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			s.unwind(ctx, &permit)
+		}
+	}()
+	resp, err := handler(ctx, req)
+	s.late.done(ctx, method, &permit, s.outcome(ctx, method, &permit, err))
+	returned = true
+	return resp, err
+}
+
+// outcome says how the call went whose handler has returned err.
+func (s *Server) outcome(ctx context.Context, method string, permit *spillway.Permit, err error) spillway.Outcome {
+	if ctx.Err() != nil {
+		if !deadlinePassed(ctx) {
+			return spillway.Ignored
+		}
+		err = context.DeadlineExceeded
+	}
+	if err != nil && codeOf(err) == codes.DeadlineExceeded && hurried(ctx, permit.Arrived(), s.o.FairChance) {
+		return spillway.Ignored
+	}
+	return s.o.Outcome(ctx, method, err)
+}
+
+// unwind ends a call whose handler has panicked or exited its goroutine.
+func (s *Server) unwind(ctx context.Context, permit *spillway.Permit) {
+	if ctx.Err() != nil && !deadlinePassed(ctx) {
+		permit.Done(spillway.Ignored)
+		return
+	}
+	permit.Done(spillway.Failure)
+}
+
+// Stream is a grpc.StreamServerInterceptor. Like Unary, it does not recover.
+func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	method := info.FullMethod
+	if s.o.Exempt(method) {
+		s.exempt.Add(1)
+		return handler(srv, ss)
+	}
+	call := s.o.Call(ss.Context(), method)
+	mode := s.o.Stream(method)
+	if mode == WholeStream {
+		return s.whole(srv, ss, method, call.Request, handler)
+	}
+	if !s.open.take() {
+		return s.refuseStream(ss, errTooManyStreams)
+	}
+	defer s.open.giveBack()
+	permit, err := s.gate.Enter(ss.Context(), call.Request)
+	if err != nil {
+		return s.refuseStream(ss, err)
+	}
+	permit.Done(spillway.Ignored)
+	if mode == PerMessage {
+		return s.perMessage(srv, ss, method, call.Request, handler)
+	}
+	return handler(srv, ss)
+}
+
+func (s *Server) refuseStream(ss grpc.ServerStream, err error) error {
+	err, trailer := s.refusalOf(err)
+	ss.SetTrailer(trailer)
+	return err
+}
+
+// whole runs a stream that is in flight until it ends.
+func (s *Server) whole(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
+	ctx := ss.Context()
+	permit, err := s.gate.Enter(ctx, r)
+	if err != nil {
+		return s.refuseStream(ss, err)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			s.unwind(ctx, &permit)
+		}
+	}()
+	err = handler(srv, ss)
+	permit.Done(s.outcome(ctx, method, &permit, err))
+	returned = true
+	return err
+}

@@ -1,0 +1,35 @@
+package grpcgate
+
+import (
+	"context"
+
+	"google.golang.org/grpc/tap"
+)
+
+// Tap is a tap.ServerInHandle: it runs when the header of a call has come, before the message is read and decoded. It
+// refuses what the interceptor would refuse now, with the same status, and holds nothing: a call may end between the tap
+// and its handler without anybody hearing of it. So the interceptors are needed beside it.
+//
+// A refusal here cannot have a trailer: it asks for a delay by its RetryInfo alone, which clients of grpc-go do not obey.
+// Those retry, if their retry policy says so, after their own backoff.
+//
+// gRPC calls the tap for one call of a connection after the other, so [Options.Call] must not block. Taps are an
+// experimental feature of grpc-go, and calls refused by a tap are not seen by its stats handlers.
+func (s *Server) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	method := info.FullMethodName
+	if s.o.Exempt(method) {
+		return ctx, nil
+	}
+	call := s.o.Call(ctx, method)
+	ctx, late := s.late.tap(ctx, method, call.Deadline)
+	if late {
+		s.tapped.Add(1)
+		return ctx, errTooLate
+	}
+	if err := s.gate.Peek(ctx, call.Request); err != nil && ctx.Err() == nil {
+		s.tapped.Add(1)
+		refused, _ := s.refusalOf(err)
+		return ctx, refused
+	}
+	return ctx, nil
+}
