@@ -86,9 +86,9 @@ func BenchmarkShaper(b *testing.B) {
 
 func BenchmarkWindows(b *testing.B) {
 	for name, l := range map[string]interface{ Allow() bool }{
-		"FixedWindow":   spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 50, Period: time.Hour})),
-		"calendar":      spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 50, Calendar: limiter.EveryDay})),
-		"SlidingWindow": spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 1 << 50, Window: time.Hour})),
+		"FixedWindow":   spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 30, Period: time.Hour})),
+		"calendar":      spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 30, Calendar: limiter.EveryDay})),
+		"SlidingWindow": spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 1 << 30, Window: time.Hour})),
 		"WarmUp":        spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: wide})),
 	} {
 		serialAndParallel(b, name, func() { l.Allow() })

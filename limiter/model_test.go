@@ -72,6 +72,9 @@ func against(t *testing.T, rng *rand.Rand, l direct, m model, maxCost int, step 
 		if rng.IntN(3) > 0 {
 			n = 1
 		}
+		later := after(now + time.Duration(rng.Int64N(int64(step)*100))) // to look ahead changes nothing
+		l.PeekAt(later)
+		l.Idle(later)
 		peek := l.PeekAt(after(now))
 		err := l.AllowAt(after(now), n)
 		if err != nil && now < latest {

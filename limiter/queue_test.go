@@ -230,26 +230,38 @@ func TestQueueAdaptive(t *testing.T) {
 }
 
 // What a request waits is no latency to the policies behind.
-func TestQueueWaitIsNoLatency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9})
-		seen := new(latencies)
-		gate := spillway.New(q, seen)
-		var all sync.WaitGroup
-		for range 5 {
-			all.Go(func() {
-				permit, err := gate.Enter(t.Context(), spillway.Request{})
-				require.NoError(t, err)
-				time.Sleep(10 * time.Millisecond)
-				permit.Done(spillway.Success)
+func TestWaitIsNoLatency(t *testing.T) {
+	for name, build := range map[string]func() spillway.Policy{
+		"Queue":  func() spillway.Policy { return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9}) },
+		"Shaper": func() spillway.Policy { return newShaper(t, ShaperOptions{Rate: Per(50, time.Second)}) },
+		"Registry": func() spillway.Policy {
+			return spillway.Must(NewRegistry(&RegistryOptions{New: func(string) (Member, error) {
+				return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9}), nil
+			}}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen, begin := new(latencies), time.Now()
+				gate := spillway.New(build(), seen)
+				var all sync.WaitGroup
+				for range 5 {
+					all.Go(func() {
+						permit, err := gate.Enter(t.Context(), spillway.Request{})
+						require.NoError(t, err)
+						time.Sleep(10 * time.Millisecond)
+						permit.Done(spillway.Success)
+					})
+				}
+				all.Wait()
+				for _, latency := range seen.list {
+					require.Equal(t, 10*time.Millisecond, latency)
+				}
+				require.Len(t, seen.list, 5)
+				require.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond, "they did wait")
 			})
-		}
-		all.Wait()
-		for _, latency := range seen.list {
-			require.Equal(t, 10*time.Millisecond, latency)
-		}
-		require.Len(t, seen.list, 5)
-	})
+		})
+	}
 }
 
 type latencies struct {

@@ -99,12 +99,16 @@ type countdownAt struct {
 	from, to  int64 // ns: when it was published, and where it leads
 }
 
-// until returns the rejection of a request at now that should be tried again at to.
+// until returns the rejection of a request at now that should be tried again at to. Where others have to wait longer, since
+// they cost more, it is not theirs.
 func (c *countdown) until(r *rejections, now, to int64) *spillway.Rejection {
 	s := c.shown.Load()
-	if s == nil || to > s.to || now < s.from-int64(republished) || now >= s.from+int64(republished) {
+	switch {
+	case s == nil, to > s.to, now < s.from-int64(republished), now >= s.from+int64(republished):
 		s = &countdownAt{rejection: r.build(r.reason, time.Duration(to-now)), from: now, to: to}
 		c.shown.Store(s)
+	case to < s.to-int64(republished):
+		return r.after(time.Duration(to - now))
 	}
 	return &s.rejection
 }

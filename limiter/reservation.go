@@ -28,8 +28,9 @@ func (r *Reservation) Delay() time.Duration { return r.delay }
 func (r *Reservation) Cancel() { r.CancelAt(readClock()) }
 
 // CancelAt says that the tokens will not be used, and gives all of them back that the passage of time has not given back
-// already. What others reserved since makes no difference. The first call counts; later ones do nothing. It must not be
-// called at the same time as another method of r.
+// already. What others reserved since makes no difference. If the rate was lowered since, that may be less; if one who reserved
+// before cancelled meanwhile, it may be more, by what time gave back since r was made. The first call counts; later ones do
+// nothing. It must not be called at the same time as another method of r.
 func (r *Reservation) CancelAt(now time.Time) {
 	if r.from != nil {
 		r.from.cancel(now, *r)

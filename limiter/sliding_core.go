@@ -151,20 +151,25 @@ func (c *sliding) giveBack(s *slidingState, m moment, stamp uint64, n int64) {
 	}
 }
 
+// peek leaves s alone: one who asks about a later time must not make what counts now expire.
 func (c *sliding) peek(s *slidingState, m moment) State {
-	s.expire(m.ns, c.length)
-	st := State{Limit: c.limit, Remaining: max(c.limit-s.sum, 0)}
-	if s.sum > 0 {
-		over := s.sum - c.limit + st.Remaining + 1
-		st.NextIn = time.Duration(c.until(s, over) - m.ns)
+	now := max(s.last, m.ns)
+	counts := s.sum
+	for i := 0; i < s.used && now-s.entry(i).at >= c.length; i++ {
+		counts -= s.entry(i).n
+	}
+	st := State{Limit: c.limit, Remaining: max(c.limit-counts, 0)}
+	if counts > 0 {
+		gone := s.sum - counts
+		over := counts - c.limit + st.Remaining + 1
+		st.NextIn = time.Duration(c.until(s, gone+over) - m.ns)
 		st.FullIn = time.Duration(c.until(s, s.sum) - m.ns)
 	}
 	return st
 }
 
 func (c *sliding) idle(s *slidingState, m moment) bool {
-	s.expire(m.ns, c.length)
-	return s.sum == 0
+	return s.used == 0 || max(s.last, m.ns)-s.entry(s.used-1).at >= c.length // the youngest is not empty
 }
 
 func (c *sliding) max() int64 { return c.limit }

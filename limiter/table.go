@@ -58,7 +58,7 @@ const (
 func newTable[S any](maxKeys int) *table[S] {
 	t := &table[S]{seed: maphash.MakeSeed(), max: int64(maxKeys)}
 	shards := 1
-	for shards < 16*runtime.GOMAXPROCS(0) && shards < 256 && shards*minSlots < maxKeys {
+	for shards < 64*runtime.GOMAXPROCS(0) && shards < 256 && shards*minSlots < maxKeys {
 		shards *= 2
 	}
 	t.shards = make([]shard[S], shards)

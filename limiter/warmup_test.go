@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -135,6 +136,38 @@ func TestWarmUpRateIsExact(t *testing.T) {
 		k.acquire(1)
 	}
 	require.InDelta(t, time.Millisecond, k.now, float64(5*time.Nanosecond))
+}
+
+// However it is asked, and however often it cools, it saves up nothing: n tokens take at least n - 1 stable intervals, and
+// one who asks when told to is let in.
+func TestWarmUpIsNeverFasterThanItsRate(t *testing.T) {
+	seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
+		stable := time.Duration(1 + rng.Int64N(int64(time.Second)))
+		warm, factor := time.Duration(rng.Int64N(int64(20*stable))), 1+rng.Float64()*5
+		w := newWarmUp(t, WarmUpOptions{Rate: Per(1, stable), WarmUp: warm, ColdFactor: factor, MaxCost: 5})
+		now, free := time.Duration(0), time.Duration(0)
+		for i := range 2000 {
+			now += time.Duration(rng.Int64N(int64(3 * stable)))
+			if rng.IntN(20) == 0 {
+				now += time.Duration(rng.Int64N(int64(warm + stable)))
+			}
+			if next := w.PeekAt(after(now)).NextIn; rng.IntN(2) == 0 {
+				now += next
+			} else if (next == 0) != (w.PeekAt(after(now)).Remaining > 0) {
+				t.Fatalf("step %d: %v to wait, and it remains %d", i, next, w.PeekAt(after(now)).Remaining)
+			}
+			n := 1 + rng.IntN(5)
+			peek := w.PeekAt(after(now))
+			if passed := w.AllowAt(after(now), n) == nil; passed != (peek.NextIn == 0) {
+				t.Fatalf("step %d: passed is %v, and %v were to wait", i, passed, peek.NextIn)
+			} else if passed {
+				if now < free {
+					t.Fatalf("step %d: %v too early", i, free-now)
+				}
+				free = now + time.Duration(n)*stable
+			}
+		}
+	})
 }
 
 func TestWarmUpGivesBack(t *testing.T) {

@@ -130,6 +130,52 @@ func TestFixedWindowRetryAfterCountsDown(t *testing.T) {
 	require.LessOrEqual(t, len(built), 600)
 }
 
+// A request that has to wait longer, since it costs more, does not put off the others.
+func TestFixedWindowRetryAfterIsOnesOwn(t *testing.T) {
+	const s = time.Second
+	w := newWindow(t, FixedWindowOptions{Limit: 2, Period: 10 * s})
+	require.NoError(t, w.AllowAt(after(0), 2))
+	_, err := w.ReserveAt(after(0), 1, 10*s)
+	require.NoError(t, err)
+	for range 3 {
+		for n, want := range map[int]time.Duration{1: 10 * s, 2: 20 * s} {
+			var rej *spillway.Rejection
+			require.ErrorAs(t, w.AllowAt(after(0), n), &rej)
+			require.GreaterOrEqual(t, rej.RetryAfter, want)
+			require.LessOrEqual(t, rej.RetryAfter, want*17/16)
+		}
+	}
+}
+
+// However requests come in the days around a change of the clocks, each local day lets through its limit or what was asked.
+func TestFixedWindowAgainstDates(t *testing.T) {
+	for _, c := range []struct{ zone, from string }{
+		{"Europe/Berlin", "2026-03-26"}, {"Europe/Berlin", "2026-10-22"}, {"America/Sao_Paulo", "2018-11-01"},
+		{"America/Havana", "2026-10-29"}, {"Pacific/Apia", "2011-12-27"}, {"UTC", "2026-03-26"},
+	} {
+		t.Run(c.zone+" "+c.from, func(t *testing.T) {
+			loc := load(t, c.zone)
+			from, err := time.ParseInLocation(time.DateOnly, c.from, loc)
+			require.NoError(t, err)
+			seeds(t, 5, func(t *testing.T, rng *rand.Rand) {
+				limit := 1 + rng.IntN(20)
+				w := newWindow(t, FixedWindowOptions{Limit: limit, Calendar: EveryDay, Location: loc})
+				used := map[string]int{}
+				for at := from; at.Before(from.AddDate(0, 0, 8)); at = at.Add(time.Duration(rng.Int64N(int64(2 * time.Hour)))) {
+					day, n := at.In(loc).Format(time.DateOnly), 1+rng.IntN(limit)
+					ok := used[day]+n <= limit
+					if got := w.AllowAt(at, n) == nil; got != ok {
+						t.Fatalf("%v: %d of %d used, %d more: %v", at, used[day], limit, n, got)
+					}
+					if ok {
+						used[day] += n
+					}
+				}
+			})
+		})
+	}
+}
+
 func load(t *testing.T, name string) *time.Location {
 	t.Helper()
 	loc, err := time.LoadLocation(name)

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/sethvargo/go-limiter/memorystore"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -19,101 +20,99 @@ const manyKeys = 100_000
 func limiterEntries() []entry {
 	tokens, hour := limiter.Per(plenty, time.Second), limiter.Per(1, rarely)
 	return []entry{
-		{"spillway Bucket", bucket, admit, allowed(newBucket(tokens))},
-		{"spillway Bucket", bucket, refuse, denied(newBucket(hour))},
-		{"spillway Shaper", bucket, admit, allowed(func() (*limiter.Shaper, error) {
-			return limiter.NewShaper(&limiter.ShaperOptions{Rate: tokens})
-		})},
-		{"spillway Shaper", bucket, refuse, denied(func() (*limiter.Shaper, error) {
-			return limiter.NewShaper(&limiter.ShaperOptions{Rate: hour})
-		})},
-		{"spillway WarmUp", bucket, admit, allowed(func() (*limiter.WarmUp, error) {
-			return limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: tokens})
-		})},
-		{"spillway FixedWindow", bucket, admit, allowed(newFixedWindow(1 << 53))},
-		{"spillway FixedWindow", bucket, refuse, denied(newFixedWindow(1))},
-		{"spillway SlidingWindow", bucket, admit, allowed(newSlidingWindow(1 << 53))},
-		{"spillway SlidingWindow", bucket, refuse, denied(newSlidingWindow(1))},
+		{"spillway Bucket", bucket, admit, always(func() op { return newBucket(tokens).Allow })},
+		{"spillway Bucket", bucket, refuse, spent(func() op { return newBucket(hour).Allow })},
+		{"spillway Shaper", bucket, admit, always(func() op { return newShaper(tokens).Allow })},
+		{"spillway Shaper", bucket, refuse, spent(func() op { return newShaper(hour).Allow })},
+		{"spillway WarmUp", bucket, admit, always(func() op { return newWarmUp(tokens).Allow })},
+		{"spillway WarmUp", bucket, refuse, spent(func() op { return newWarmUp(hour).Allow })},
+		{"spillway FixedWindow", bucket, admit, always(func() op { return newFixedWindow(1 << 30).Allow })},
+		{"spillway FixedWindow", bucket, refuse, spent(func() op { return newFixedWindow(1).Allow })},
+		{"spillway SlidingWindow", bucket, admit, always(func() op { return newSlidingWindow(1 << 30).Allow })},
+		{"spillway SlidingWindow", bucket, refuse, spent(func() op { return newSlidingWindow(1).Allow })},
 		{"spillway Keyed, 100k keys", bucket, admit, anyKey(tokens)},
 		{"spillway Keyed, 100k keys", bucket, refuse, anyKey(hour)},
 		{"sethvargo memorystore, 100k keys", bucket, admit, sethvargoAnyKey(math.MaxUint64)},
 		{"sethvargo memorystore, 100k keys", bucket, refuse, sethvargoAnyKey(1)},
-		{"spillway Concurrency", bulk, admit, places},
-		{"spillway Concurrency", bulk, refuse, noPlace},
-		{"spillway Queue, none waiting", bulk, admit, queuePlaces},
+		{"spillway Concurrency", bulk, admit, always(func() op {
+			c := newConcurrency(1000)
+			return func() bool {
+				if !c.TryAcquire() {
+					return false
+				}
+				c.Release(1)
+				return true
+			}
+		})},
+		{"spillway Concurrency", bulk, refuse, spent(func() op { return newConcurrency(1).TryAcquire })},
+		{"spillway Queue, none waiting", bulk, admit, always(func() op {
+			q := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1000, MaxQueue: 1}))
+			return func() bool {
+				if !q.TryAcquire() {
+					return false
+				}
+				q.Release(1)
+				return true
+			}
+		})},
 	}
 }
 
-// An allower is a limit that can be asked for one token.
-type allower interface{ Allow() bool }
+func newBucket(r limiter.Rate) *limiter.Bucket {
+	return spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: r}))
+}
 
-func allowed[L allower](build func() (L, error)) func() (op, func(), error) {
-	return func() (op, func(), error) {
-		l, err := build()
-		if err != nil {
-			return nil, nil, err
-		}
-		return l.Allow, nil, nil
+func newShaper(r limiter.Rate) *limiter.Shaper {
+	return spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: r}))
+}
+
+func newWarmUp(r limiter.Rate) *limiter.WarmUp {
+	return spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: r}))
+}
+
+func newFixedWindow(limit int) *limiter.FixedWindow {
+	return spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: limit, Period: rarely}))
+}
+
+func newSlidingWindow(limit int) *limiter.SlidingWindow {
+	return spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: limit, Window: rarely}))
+}
+
+func newConcurrency(limit int) *limiter.Concurrency {
+	return spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: limit}))
+}
+
+// A keySet is many keys of the same length in one string, so that to choose one is cheap and the cost of the limit shows.
+type keySet string
+
+const keyLength = len("tenant-123456")
+
+func newKeySet() keySet {
+	var all []byte
+	for i := range manyKeys {
+		all = fmt.Appendf(all, "tenant-%06d", i)
 	}
+	return keySet(all)
 }
 
-func denied[L allower](build func() (L, error)) func() (op, func(), error) {
-	return func() (op, func(), error) {
-		l, err := build()
-		if err != nil {
-			return nil, nil, err
-		}
-		do := not(l.Allow)
-		return do, nil, turned(do)
-	}
-}
+func (k keySet) key(i int) string { return string(k[i*keyLength : (i+1)*keyLength]) }
 
-func newBucket(r limiter.Rate) func() (*limiter.Bucket, error) {
-	return func() (*limiter.Bucket, error) { return limiter.NewBucket(&limiter.BucketOptions{Rate: r}) }
-}
-
-func newFixedWindow(limit int) func() (*limiter.FixedWindow, error) {
-	return func() (*limiter.FixedWindow, error) {
-		return limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: limit, Period: rarely})
-	}
-}
-
-func newSlidingWindow(limit int) func() (*limiter.SlidingWindow, error) {
-	return func() (*limiter.SlidingWindow, error) {
-		return limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: limit, Window: rarely})
-	}
-}
-
-// keys returns the keys that a limit knows.
-func keys() []string {
-	list := make([]string, manyKeys)
-	for i := range list {
-		list[i] = "tenant-" + strconv.Itoa(i)
-	}
-	return list
-}
+func (k keySet) any() string { return k.key(rand.IntN(manyKeys)) }
 
 // anyKey asks for a random key out of many, all of which are known; at a low rate they have nothing left.
 func anyKey(r limiter.Rate) func() (op, func(), error) {
-	return func() (op, func(), error) {
-		like, err := newBucket(r)()
-		if err != nil {
-			return nil, nil, err
+	return always(func() op {
+		keyed := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: newBucket(r)}))
+		known := newKeySet()
+		for i := range manyKeys {
+			keyed.Allow(known.key(i))
 		}
-		keyed, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: like})
-		if err != nil {
-			return nil, nil, err
-		}
-		known := keys()
-		for _, key := range known {
-			keyed.Allow(key)
-		}
-		do := func() bool { return keyed.Allow(known[rand.IntN(manyKeys)]) }
+		do := func() bool { return keyed.Allow(known.any()) }
 		if r.Per == rarely {
 			do = not(do)
 		}
-		return do, nil, nil
-	}
+		return do
+	})
 }
 
 // sethvargoAnyKey is anyKey for the store in memory of sethvargo's go-limiter.
@@ -124,55 +123,18 @@ func sethvargoAnyKey(tokens uint64) func() (op, func(), error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		known := keys()
+		known := newKeySet()
 		take := func(key string) bool {
 			_, _, _, ok, err := store.Take(ctx, key)
 			return ok && err == nil
 		}
-		for _, key := range known {
-			take(key)
+		for i := range manyKeys {
+			take(known.key(i))
 		}
-		do := func() bool { return take(known[rand.IntN(manyKeys)]) }
+		do := func() bool { return take(known.any()) }
 		if tokens == 1 {
 			do = not(do)
 		}
 		return do, func() { _ = store.Close(ctx) }, nil
 	}
-}
-
-func places() (op, func(), error) {
-	c, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1000})
-	if err != nil {
-		return nil, nil, err
-	}
-	return func() bool {
-		if !c.TryAcquire() {
-			return false
-		}
-		c.Release(1)
-		return true
-	}, nil, nil
-}
-
-func noPlace() (op, func(), error) {
-	c, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	do := not(c.TryAcquire)
-	return do, nil, turned(do)
-}
-
-func queuePlaces() (op, func(), error) {
-	q, err := limiter.NewQueue(&limiter.QueueOptions{Limit: 1000, MaxQueue: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	return func() bool {
-		if !q.TryAcquire() {
-			return false
-		}
-		q.Release(1)
-		return true
-	}, nil, nil
 }
