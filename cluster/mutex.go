@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/breaker"
+)
+
+// A Mutex lets one holder of a key run at a time, in all processes that share a Redis: it is a [Semaphore] with a Limit of 1, and
+// promises what that promises and no more. It is made by [NewMutex]. All methods may be called concurrently.
+type Mutex struct{ sem *Semaphore }
+
+// MutexOptions tune a [Mutex]. Client has to be set. The fields mean what they mean in [SemaphoreOptions]; if Name is empty, it
+// is "mutex".
+type MutexOptions struct {
+	Client     redis.UniversalClient
+	Name       string
+	TTL        time.Duration
+	Guard      time.Duration
+	Poll       time.Duration
+	MaxWaiting int
+	Timeout    time.Duration
+	Breaker    *breaker.Options
+}
+
+// NewMutex returns a Mutex, and does not touch the network. The error names the option that cannot be right. The caller closes
+// it.
+func NewMutex(o *MutexOptions) (*Mutex, error) {
+	var opts MutexOptions
+	if o != nil {
+		opts = *o
+	}
+	sem, err := newSemaphore("Mutex", "mutex", &SemaphoreOptions{
+		Client: opts.Client, Name: opts.Name, Limit: 1, TTL: opts.TTL, Guard: opts.Guard, Poll: opts.Poll,
+		MaxWaiting: opts.MaxWaiting, Timeout: opts.Timeout, Breaker: opts.Breaker,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Mutex{sem: sem}, nil
+}
+
+// Lock waits until the key is free and returns the lock, with the errors of [Semaphore.Acquire]. The caller releases it.
+func (m *Mutex) Lock(ctx context.Context, key string) (*Held, error) { return m.sem.Acquire(ctx, key) }
+
+// TryLock returns the lock if the key is free, with the errors of [Semaphore.TryAcquire]. The caller releases it.
+func (m *Mutex) TryLock(ctx context.Context, key string) (*Held, error) {
+	return m.sem.TryAcquire(ctx, key)
+}
+
+// Stats returns a snapshot. It does not ask Redis.
+func (m *Mutex) Stats() SemaphoreStats { return m.sem.Stats() }
+
+// Close releases every lock and ends the goroutines, as [Semaphore.Close] does.
+func (m *Mutex) Close() error { return m.sem.Close() }

@@ -1,0 +1,2 @@
+-- Returns how many permits are held and how many wait.
+return {held(), redis.call('ZCARD', queue)}

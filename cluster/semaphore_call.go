@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+)
+
+//go:embed scripts/semaphore.lua
+var semaphoreLua string
+
+//go:embed scripts/semaphore_acquire.lua
+var semaphoreAcquireLua string
+
+//go:embed scripts/semaphore_renew.lua
+var semaphoreRenewLua string
+
+//go:embed scripts/semaphore_release.lua
+var semaphoreReleaseLua string
+
+//go:embed scripts/semaphore_peek.lua
+var semaphorePeekLua string
+
+// semScripts are the scripts of a semaphore.
+type semScripts struct{ acquire, renew, release, peek *script }
+
+// newSemScripts returns the scripts with a clock that defines now.
+func newSemScripts(clock string) *semScripts {
+	return &semScripts{
+		acquire: newScript(clock, semaphoreLua, semaphoreAcquireLua),
+		renew:   newScript(clock, semaphoreLua, semaphoreRenewLua),
+		release: newScript(clock, semaphoreLua, semaphoreReleaseLua),
+		peek:    newScript(clock, semaphoreLua, semaphorePeekLua),
+	}
+}
+
+// keys returns the keys of Redis, all in one slot, for what the caller calls key.
+func (s *Semaphore) keys(key string) []string {
+	base := s.base + escapeTag(key, false) + "}:"
+	return []string{base + "holders", base + "facts", base + "queue", base + "patience", base + "numbers", base + "dead"}
+}
+
+// A semAnswer is what Redis says to one who wants a permit.
+type semAnswer struct {
+	granted, full bool
+	fence         int64
+	left          time.Duration // until a lease ends; 0 if that is unknown
+	place         int64         // in the queue, from 1
+}
+
+// errBuried says that a token was given up.
+var errBuried = errors.New("token was given up")
+
+// ask asks for a permit once. If wait is true, it takes a place in the queue, or keeps it.
+func (s *Semaphore) ask(ctx context.Context, key, token string, wait bool) (semAnswer, error) {
+	var patience time.Duration
+	if wait {
+		patience = s.patience()
+	}
+	got, err := s.conn.run(ctx, s.scripts.acquire, s.keys(key),
+		token, s.limit.Load(), s.ttl.Microseconds(), patience.Microseconds(), s.maxWaiting)
+	if err == nil && len(got) < 3 {
+		err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want 3 integers, got %d", len(got))}
+	}
+	if err != nil {
+		return semAnswer{}, err
+	}
+	switch got[0] {
+	case 1:
+		return semAnswer{granted: true, fence: got[1]}, nil
+	case 0:
+		a := semAnswer{left: time.Duration(got[1]) * time.Microsecond}
+		if len(got) > 3 {
+			a.place = got[3]
+		}
+		return a, nil
+	case -1:
+		return semAnswer{full: true}, nil
+	}
+	return semAnswer{}, &RedisError{Reason: ReasonScript, Err: errBuried}
+}
+
+// patience is for how long a place in the queue lasts without word from who has it.
+func (s *Semaphore) patience() time.Duration { return 4*s.poll + s.conn.timeout }
+
+// renew asks for another TTL for tokens of one key. It returns 1 for each that goes on.
+func (s *Semaphore) renew(ctx context.Context, key string, tokens []string) ([]int64, error) {
+	got, err := s.conn.run(ctx, s.scripts.renew, s.keys(key), append([]any{s.ttl.Microseconds()}, anys(tokens)...)...)
+	if err == nil && len(got) != len(tokens) {
+		err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", len(tokens), len(got))}
+	}
+	return got, err
+}
+
+// release gives tokens of one key back. If bury is true, calls for them may still be on their way, and come to nothing.
+func (s *Semaphore) release(ctx context.Context, key string, tokens []string, bury bool) (int64, error) {
+	var grave time.Duration
+	if bury {
+		grave = s.ttl
+	}
+	got, err := s.conn.run(ctx, s.scripts.release, s.keys(key),
+		append([]any{s.limit.Load(), grave.Microseconds()}, anys(tokens)...)...)
+	if err != nil || len(got) == 0 {
+		return 0, err
+	}
+	return got[0], nil
+}
+
+// Peek asks Redis how many permits of a key are held and how many calls wait for one, in all processes.
+func (s *Semaphore) Peek(ctx context.Context, key string) (held, waiting int, err error) {
+	got, err := s.conn.run(ctx, s.scripts.peek, s.keys(key))
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(got) != 2 {
+		return 0, 0, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want 2 integers, got %d", len(got))}
+	}
+	return int(got[0]), int(got[1]), nil
+}
+
+func anys(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, t := range texts {
+		out[i] = t
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A semPermit is a lease that this process has, for a [Held] or for a request that was admitted.
+type semPermit struct {
+	s          *Semaphore
+	serial     uint64
+	key, token string
+	fence      int64
+	unsure     bool // an earlier call for the token may still be on its way
+
+	ctx    context.Context // nil for a request
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+
+	mu     sync.Mutex
+	lease  semLease
+	shares int
+	lost   bool
+}
+
+// adopt makes a permit of what Redis granted to a call that was sent at the given time, or gives it back if it is too late. A
+// permit with a parent has a context.
+func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token string, fence int64, sent time.Time, unsure bool) (*semPermit, error) {
+	p := &semPermit{
+		s: s, serial: serial, key: key, token: token, fence: fence, unsure: unsure, shares: 1,
+		lease: semLease{ttl: s.ttl, guard: s.guard, from: sent},
+	}
+	now := time.Now()
+	if p.lease.step(now) == semOver {
+		s.giveBack(p.handBack())
+		return nil, ErrLeaseLost
+	}
+	if parent != nil {
+		p.ctx, p.cancel = context.WithCancelCause(parent)
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.permits[serial] = p
+	}
+	s.mu.Unlock()
+	if closed {
+		p.end(ErrClosed)
+		s.giveBack(p.handBack())
+		return nil, ErrClosed
+	}
+	if p.ctx != nil {
+		p.mu.Lock()
+		p.timer = time.AfterFunc(p.lease.ends().Sub(now), p.expire)
+		p.mu.Unlock()
+	}
+	s.counts.acquired.Add(1)
+	return p, nil
+}
+
+// step says what there is to do about the lease, and does what it can.
+func (p *semPermit) step(now time.Time) semStep {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	step := p.lease.step(now)
+	if step == semOver {
+		p.lose()
+	}
+	return step
+}
+
+// lose ends the context of the permit. The lock is held.
+func (p *semPermit) lose() {
+	if p.lost || p.shares == 0 {
+		return
+	}
+	p.lost = true
+	p.s.counts.lost.Add(1)
+	if p.cancel != nil {
+		p.cancel(ErrLeaseLost)
+	}
+}
+
+// expire runs when the lease ends unless it was renewed meanwhile.
+func (p *semPermit) expire() {
+	now := time.Now()
+	if p.step(now) == semOver {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shares > 0 {
+		p.timer.Reset(p.lease.ends().Sub(now))
+	}
+}
+
+// answered takes note of what Redis said to a renewal.
+func (p *semPermit) answered(sent time.Time, yes bool, err error) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		p.lease.unanswered(now)
+	case yes:
+		if !p.lease.renewed(sent, now) {
+			p.lose()
+		}
+	case sent.After(p.lease.from): // what is older than the last yes says nothing
+		p.lease.refused()
+		p.lose()
+	}
+}
+
+// end ends the use of the permit by this process, and reports whether it still was good. It is harmless to end it twice.
+func (p *semPermit) end(cause error) (good bool) {
+	p.s.mu.Lock()
+	delete(p.s.permits, p.serial)
+	p.s.mu.Unlock()
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lease.step(now) == semOver {
+		p.lose()
+	}
+	p.shares = 0
+	p.lease.over = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.cancel != nil {
+		p.cancel(cause)
+	}
+	return !p.lost
+}
+
+// handBack returns what Redis has to be told.
+func (p *semPermit) handBack() semReturn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return semReturn{key: p.key, token: p.token, bury: p.unsure, until: p.lease.from.Add(p.s.ttl + p.s.ttl/10)}
+}
+
+// A Held is a permit of a [Semaphore], or the lock of a [Mutex]. Its methods may be called concurrently.
+type Held struct {
+	permit   *semPermit
+	released atomic.Bool
+}
+
+// Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to somebody else, or when
+// the Held is released, or when the context given to Acquire ends. [context.Cause] tells which: [ErrLeaseLost],
+// [context.Canceled] or the cause of the parent. The end of the context does not give the permit back: Release does.
+func (h *Held) Context() context.Context { return h.permit.ctx }
+
+// Fence returns a number greater than that of every Held of the same key before, in any process. What is written to should
+// refuse numbers smaller than the greatest it has seen: that is the only protection from a holder that was stopped and
+// does not know yet. The number follows the clock of Redis, so it grows even if Redis loses its memory, unless its clock
+// steps back at the same time.
+func (h *Held) Fence() int64 { return h.permit.fence }
+
+// Key returns the key that is held.
+func (h *Held) Key() string { return h.permit.key }
+
+// Remaining returns how long the lease lasts without another renewal: 0 or less if it has ended. To check it before a step
+// that must not be late is better than nothing and no proof, as this process may be stopped right after.
+func (h *Held) Remaining() time.Duration {
+	h.permit.mu.Lock()
+	defer h.permit.mu.Unlock()
+	if h.permit.lease.over || h.released.Load() {
+		return 0
+	}
+	return time.Until(h.permit.lease.ends())
+}
+
+// Share returns one more handle of the same permit, which goes back when all of them are released: this is how a function that
+// needs the lock can be called by one that has it. The error is [ErrLeaseLost] if the lease has ended or was given back.
+func (h *Held) Share() (*Held, error) {
+	p := h.permit
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h.released.Load() || p.shares == 0 || p.lease.step(now) == semOver {
+		return nil, ErrLeaseLost
+	}
+	p.shares++
+	return &Held{permit: p}, nil
+}
+
+// Release gives the permit back and wakes who waits for it, within one call of Redis. If Redis does not answer, the error says
+// so, and the permit is given back later or ends with its TTL. [ErrLeaseLost] says that the lease ended before: what was done
+// may not have been done alone. To release a Held twice is harmless.
+func (h *Held) Release() error {
+	p := h.permit
+	if h.released.Swap(true) || !p.leave() {
+		return nil
+	}
+	good := p.end(context.Canceled)
+	back := p.handBack()
+	_, err := p.s.release(context.Background(), back.key, []string{back.token}, back.bury)
+	if err != nil {
+		p.s.counts.unknown.Add(1)
+		p.s.giveBack(back)
+	}
+	if !good {
+		err = errors.Join(ErrLeaseLost, err)
+	}
+	return err
+}
+
+// leave ends one share and reports whether it was the last.
+func (p *semPermit) leave() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shares == 0 {
+		return false
+	}
+	p.shares--
+	if p.shares > 0 {
+		return false
+	}
+	p.shares = 1 // until end
+	return true
+}

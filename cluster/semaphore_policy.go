@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spillway-go/spillway"
+)
+
+// Admit takes a permit of r.Key, or refuses r: it asks Redis once, for as long as Timeout at most, and never waits for a
+// permit. A request counts as one, whatever it costs. So it allocates, and blocks for a round trip: put it behind the
+// policies that decide for themselves.
+//
+// If Redis gives no answer, OnLoss decides. A request whose lease is lost runs on, since it has no context of the
+// Semaphore's, and shows in SemaphoreStats.Lost.
+func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	p, err := s.try(ctx, nil, r.Key)
+	if err == nil {
+		return spillway.Ticket(p.serial), nil
+	}
+	var refused *spillway.Rejection
+	switch {
+	case errors.Is(err, ErrRedis), errors.Is(err, ErrLeaseLost):
+		if s.onLoss == Open {
+			s.counts.open.Add(1)
+			return 0, nil
+		}
+		return 0, s.loss
+	case errors.Is(err, ErrClosed):
+		return 0, s.loss
+	case errors.As(err, &refused):
+		return 0, refused
+	}
+	return 0, err
+}
+
+// Done has the permit given back in the background. It never waits.
+func (s *Semaphore) Done(_ spillway.Request, t spillway.Ticket, _ spillway.Result) {
+	s.mu.Lock()
+	p := s.permits[uint64(t)]
+	s.mu.Unlock()
+	if p == nil || p.ctx != nil {
+		return
+	}
+	p.end(nil)
+	s.giveBack(p.handBack())
+}
+
+// Queues does nothing: it tells a [spillway.Gate] that Admit may block, for a round trip, which is not latency of the service.
+func (s *Semaphore) Queues() {}
+
+var _ spillway.Queuer = (*Semaphore)(nil)
