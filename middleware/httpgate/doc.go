@@ -17,6 +17,13 @@
 // that recovers from panics, and [http.TimeoutHandler]. A gate outside a TimeoutHandler gets its permit back when the
 // timeout strikes, while the handler still burns what the permit stood for.
 //
+// # Limits per client
+//
+// Whose a request is, [Options.Request] says: [KeyBy] makes one of the address of the client ([ClientIP]), a header field
+// ([HeaderKey]), the route ([PatternKey]), or several of them. No field is believed unless you name it, and those about
+// addresses only from proxies that you trust. What a client has left, [RateLimit] tells in the header of each answer, if
+// you want it to: in the fields RateLimit-Policy and RateLimit that the IETF drafts, or the older X-RateLimit.
+//
 // # What is not gated
 //
 // Health checks, metrics and profiles are exempt ([DefaultExempt]): a liveness probe that is shed turns an overload into
