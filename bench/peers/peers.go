@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/zeromicro/go-zero/core/logx"
+
 	"github.com/spillway-go/spillway/internal/overload"
 )
 
@@ -61,8 +63,10 @@ func Find(name string) (Peer, error) {
 	return Peer{}, fmt.Errorf("peers: no peer %q; there are %s", name, strings.Join(known, ", "))
 }
 
-// Guards returns Spillway and all peers as guards of a real server.
+// Guards returns Spillway and all peers as guards of a real server. It ends what go-zero writes once a minute because its
+// package is there.
 func Guards() []overload.Guard {
+	logx.Disable()
 	guards := []overload.Guard{{Name: "spillway", Wrap: protected}}
 	for _, p := range All() {
 		guards = append(guards, overload.Guard{Name: p.Name, Wrap: p.wrap})

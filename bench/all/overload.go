@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spillway-go/spillway/internal/overload"
+)
+
+// A served is one guard's figures under one load of one work, as bench/overload writes them.
+type served struct {
+	Work        string   `json:"work"`
+	Guard       string   `json:"guard"`
+	Load        float64  `json:"load"`
+	Goodput     float64  `json:"goodput"`
+	GoodputAll  float64  `json:"goodput_all"`
+	OfBestFixed *float64 `json:"of_best_fixed"`
+	BestFixed   string   `json:"best_fixed"`
+	P99         *float64 `json:"p99_ms"`
+	RefusedP99  *float64 `json:"refused_p99_ms"`
+	Shed        float64  `json:"shed"`
+}
+
+// A measuredWork is one kind of request.
+type measuredWork struct {
+	Work     string  `json:"work"`
+	About    string  `json:"work_about"`
+	Capacity float64 `json:"capacity_rps"`
+}
+
+func renderOverload(s *settings) (string, error) {
+	var (
+		works []measuredWork
+		all   []served
+	)
+	when, err := load(s, "overload*.json", func(text []byte) error {
+		var f struct {
+			Works   []measuredWork `json:"works"`
+			Results []served       `json:"results"`
+		}
+		err := json.Unmarshal(text, &f)
+		all = append(all, f.Results...)
+		for _, w := range f.Works {
+			if !slices.ContainsFunc(works, func(have measuredWork) bool { return have.Work == w.Work }) {
+				works = append(works, w)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	var commands []string
+	for _, c := range overloadCommands(s.quick) {
+		commands = append(commands, strings.Join(c.show(), " "))
+	}
+	var b strings.Builder
+	b.WriteString(measured(when, commands...))
+	for _, w := range works {
+		picture := "overload-" + w.Work + ".svg"
+		rows := slices.DeleteFunc(slices.Clone(all), func(r served) bool { return r.Work != w.Work })
+		if err := os.WriteFile(filepath.Join(s.out, picture), []byte(draw(rows)), 0o644); err != nil { //nolint:gosec // documentation
+			return "", err
+		}
+		fmt.Fprintf(&b, "### %s\n\n%s. The bare server carries %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
+			w.Capacity, w.Work, picture, overloadTable(rows))
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// loads returns the loads in ascending order.
+func loads(rows []served) (out []float64) {
+	for _, r := range rows {
+		if !slices.Contains(out, r.Load) {
+			out = append(out, r.Load)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// guards returns the bare server, Spillway, the others in the order in which they occur, and the fixed limits.
+func guards(rows []served) (out []string) {
+	for _, r := range rows {
+		if !slices.Contains(out, r.Guard) {
+			out = append(out, r.Guard)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	return out
+}
+
+func rank(guard string) int {
+	if n, ok := overload.FixedLimit(guard); ok {
+		return 2 + n
+	}
+	switch guard {
+	case "none":
+		return 0
+	case "spillway":
+		return 1
+	}
+	return 2
+}
+
+// find returns a guard's row at a load.
+func find(rows []served, guard string, load float64) (served, bool) {
+	i := slices.IndexFunc(rows, func(r served) bool { return r.Guard == guard && r.Load == load })
+	if i < 0 {
+		return served{}, false
+	}
+	return rows[i], true
+}
+
+// overloadTable has a line for each guard and for each load a column of what it kept.
+func overloadTable(rows []served) string {
+	head := []string{"guard"}
+	for _, load := range loads(rows) {
+		head = append(head, fmt.Sprintf("%g×: goodput", load), "of best fixed", "p99 ms", "refused", "refusal p99 ms")
+	}
+	var lines [][]string
+	for _, guard := range guards(rows) {
+		line := []string{guard}
+		for _, load := range loads(rows) {
+			r, ok := find(rows, guard, load)
+			if !ok {
+				line = append(line, "", "", "", "", "")
+				continue
+			}
+			line = append(line, fmt.Sprintf("%.2f", r.Goodput), number(r.OfBestFixed, 2), number(r.P99, 0), percent(&r.Shed, 0), number(r.RefusedP99, 0))
+		}
+		lines = append(lines, line)
+	}
+	return table(1, head, lines)
+}
