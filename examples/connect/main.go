@@ -39,11 +39,10 @@ func newHandler(api, admin *spillway.Gate) http.Handler {
 
 // refuse answers a request that was refused in the protocol of its client.
 func refuse(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
-	_, retryAfter, _ := httpgate.Problem(rej)
+	httpgate.Problem(rej, w.Header().Set) // for its Retry-After and Cache-Control; type and body are those of the protocol
 	err := connect.NewError(connect.CodeResourceExhausted, errors.New("overloaded"))
-	err.Meta().Set("Retry-After", retryAfter)
-	err.Meta().Set("Grpc-Retry-Pushback-Ms", retryAfter+"000") // what gRPC clients obey
-	_ = connect.NewErrorWriter().Write(w, r, err)              // a client that is gone is no error
+	err.Meta().Set("Grpc-Retry-Pushback-Ms", w.Header().Get("Retry-After")+"000") // what gRPC clients wait for
+	_ = connect.NewErrorWriter().Write(w, r, err)                                 // a client that is gone is no error
 }
 
 type (

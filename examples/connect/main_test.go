@@ -27,11 +27,11 @@ func post(ctx context.Context, t *testing.T, url, group, route string, takes tim
 	return req
 }
 
-func exhausted(t *testing.T, res *http.Response, body []byte) {
-	require.Equal(t, http.StatusTooManyRequests, res.StatusCode)
-	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+func exhausted(t *testing.T, a flood.Answer) {
+	require.Equal(t, http.StatusTooManyRequests, a.Status)
+	require.Equal(t, "application/json", a.Header.Get("Content-Type"))
 	var problem struct{ Code, Message string }
-	require.NoError(t, json.Unmarshal(body, &problem), "%s", body)
+	require.NoError(t, json.Unmarshal(a.Body, &problem), "%s", a.Body)
 	require.Equal(t, "resource_exhausted", problem.Code)
 	require.Equal(t, "overloaded", problem.Message)
 }

@@ -6,7 +6,7 @@ import (
 	"log"
 
 	"github.com/gofiber/fiber/v3"
-	"github.com/gofiber/fiber/v3/middleware/recover"
+	recovery "github.com/gofiber/fiber/v3/middleware/recover"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/examples/internal/work"
@@ -24,7 +24,7 @@ func main() {
 // newApp returns the routes of the service.
 func newApp(api, admin *spillway.Gate) *fiber.App {
 	app := fiber.New()
-	app.Use(recover.New()) // without it, a panic ends the process
+	app.Use(recovery.New()) // without it, a panic ends the process
 	app.Get("/livez", func(c fiber.Ctx) error { return c.SendStatus(fiber.StatusOK) })
 	group := app.Group("/api", gated(api))
 	group.Get("/work", doWork)
@@ -39,7 +39,8 @@ func gated(gate *spillway.Gate) fiber.Handler {
 	return func(c fiber.Ctx) error {
 		permit, err := gate.Enter(c.Context(), spillway.Request{})
 		if err != nil {
-			return refuse(c, err)
+			status, body := httpgate.Problem(err, c.Set)
+			return c.Status(status).SendString(body)
 		}
 		defer permit.Done(spillway.Failure) // covers panics
 		if err = c.Next(); err != nil {
@@ -48,15 +49,6 @@ func gated(gate *spillway.Gate) fiber.Handler {
 		permit.Done(httpgate.DefaultOutcome(c.Context(), c.Response().StatusCode()))
 		return err
 	}
-}
-
-// refuse answers a request that was refused with err.
-func refuse(c fiber.Ctx, err error) error {
-	status, retryAfter, body := httpgate.Problem(err)
-	c.Set(fiber.HeaderRetryAfter, retryAfter)
-	c.Set(fiber.HeaderCacheControl, "no-store")
-	c.Set(fiber.HeaderContentType, httpgate.ProblemType)
-	return c.Status(status).SendString(body)
 }
 
 // Fiber does not notice when a client is gone: the context of the request lasts until its handler returns.

@@ -118,11 +118,12 @@ func ExampleWriteRefusal() {
 
 func ExampleProblem() {
 	err := &spillway.Rejection{Policy: "limiter", Reason: "quota used up", OverQuota: true}
-	status, retryAfter, body := httpgate.Problem(err)
-	fmt.Println(status, len(retryAfter) > 0)
+	header := http.Header{} // or whatever sets a header in your framework
+	status, body := httpgate.Problem(err, header.Set)
+	fmt.Println(status, header.Get("Content-Type"), header.Get("Retry-After") != "")
 	fmt.Println(strings.ReplaceAll(strings.TrimSpace(body), ",", ",\n "))
 	// Output:
-	// 429 true
+	// 429 application/problem+json true
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 	//  "title":"Request cannot be satisfied as assigned quota has been exceeded",
 	//  "status":429}

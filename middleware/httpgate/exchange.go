@@ -69,7 +69,8 @@ func (x *exchange) detach() {
 func (x *exchange) returned(r *http.Request) {
 	if !x.detached {
 		x.commit(http.StatusOK)
-		x.m.late.done(x.route, r, &x.permit, x.m.o.Outcome(r, x.status))
+		status := meantStatus(x.inner, r, x.status)
+		x.m.late.done(x.route, r, &x.permit, x.m.o.Outcome(r, status))
 	}
 	x.finished = true
 }

@@ -52,7 +52,8 @@ type Options struct {
 	Deadline *Deadline
 
 	// Outcome says how a request went whose handler has returned, from the status of its response (200 if the handler
-	// wrote none) and from r.Context().Err(), which is not nil if the client is gone or a deadline has passed.
+	// wrote none; for gRPC, what its grpc-status is in HTTP) and from r.Context().Err(), which is not nil if the client is
+	// gone or a deadline has passed.
 	// If Outcome is nil, it is [DefaultOutcome].
 	//
 	// Outcome is not asked about a handler that panics or exits its goroutine: that is a [spillway.Failure], or

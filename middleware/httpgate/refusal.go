@@ -85,15 +85,17 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// Problem returns what [WriteRefusal] answers to err: the status, the value of Retry-After and a body of [ProblemType].
-// It serves frameworks without a ResponseWriter.
-func Problem(err error) (status int, retryAfter, body string) {
+// Problem returns what [WriteRefusal] answers to err, the status and the body, and calls set for each header: Content-Type,
+// Cache-Control and Retry-After. It serves frameworks without a ResponseWriter, and answers in a form of their own.
+func Problem(err error, set func(name, value string)) (status int, body string) {
 	rej := rejection(err)
 	if rej == nil {
 		rej = errUnknown
 	}
-	status, body = problem(rej)
-	return status, retryAfterHeader(rej.RetryAfter)[0], body
+	set("Content-Type", ProblemType)
+	set("Cache-Control", headerNoStore[0])
+	set("Retry-After", retryAfterHeader(rej.RetryAfter)[0])
+	return problem(rej)
 }
 
 func problem(rej *spillway.Rejection) (status int, body string) {

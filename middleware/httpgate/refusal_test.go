@@ -226,13 +226,23 @@ func TestProblemIsWhatWriteRefusalWrites(t *testing.T) {
 	for _, rej := range []*spillway.Rejection{errFull, errOverQuota} {
 		w := httptest.NewRecorder()
 		httpgate.WriteRefusal(w, httptest.NewRequest(http.MethodGet, "/", nil), rej)
-		status, retryAfter, body := httpgate.Problem(rej)
+		header := http.Header{}
+		status, body := httpgate.Problem(rej, header.Set)
 		require.Equal(t, w.Code, status)
 		require.Equal(t, w.Body.String(), body)
-		require.NotEmpty(t, retryAfter)
+		require.NotEmpty(t, header.Get("Retry-After"))
+		header.Set("Retry-After", w.Header().Get("Retry-After")) // it differs from one to the next
+		require.Equal(t, w.Header(), header)
 	}
-	status, _, _ := httpgate.Problem(context.DeadlineExceeded)
+	status, _ := httpgate.Problem(context.DeadlineExceeded, http.Header{}.Set)
 	require.Equal(t, http.StatusServiceUnavailable, status)
+}
+
+// retryAfter returns the Retry-After of a refusal that says d.
+func retryAfter(d time.Duration) string {
+	header := http.Header{}
+	httpgate.Problem(&spillway.Rejection{RetryAfter: d}, header.Set)
+	return header.Get("Retry-After")
 }
 
 func TestRetryAfterIsNeverTooEarlyAndIsSpread(t *testing.T) {
@@ -254,7 +264,7 @@ func TestRetryAfterIsNeverTooEarlyAndIsSpread(t *testing.T) {
 	} {
 		seen := map[string]bool{}
 		for range 500 {
-			_, value, _ := httpgate.Problem(&spillway.Rejection{RetryAfter: c.d})
+			value := retryAfter(c.d)
 			seen[value] = true
 			seconds, err := strconv.Atoi(value)
 			require.NoError(t, err)
@@ -272,7 +282,7 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add(int64(61 * time.Second))
 	f.Add(int64(-1))
 	f.Fuzz(func(t *testing.T, d int64) {
-		_, value, _ := httpgate.Problem(&spillway.Rejection{RetryAfter: time.Duration(d)})
+		value := retryAfter(time.Duration(d))
 		seconds, err := strconv.Atoi(value)
 		require.NoError(t, err)
 		require.False(t, strings.HasPrefix(value, "0"))

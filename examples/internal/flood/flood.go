@@ -46,9 +46,16 @@ type Site struct {
 	Request func(ctx context.Context, t *testing.T, url, group, route string, takes time.Duration) *http.Request
 	// Refused checks the answer to a request that was refused.
 	// If Refused is nil, it is Problem.
-	Refused func(t *testing.T, res *http.Response, body []byte)
+	Refused func(t *testing.T, a Answer)
 	// Deaf tells that the server does not notice when a client is gone.
 	Deaf bool
+}
+
+// An Answer is a response that has been read.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
 }
 
 // Handler returns a Site.Start for a handler of net/http.
@@ -67,16 +74,16 @@ func Handler(newHandler func(api, admin *spillway.Gate) http.Handler) func(*test
 }
 
 // Problem checks the default answer of httpgate to a request that was refused for lack of room.
-func Problem(t *testing.T, res *http.Response, body []byte) {
-	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	require.Equal(t, httpgate.ProblemType, res.Header.Get("Content-Type"))
-	require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+func Problem(t *testing.T, a Answer) {
+	require.Equal(t, http.StatusServiceUnavailable, a.Status)
+	require.Equal(t, httpgate.ProblemType, a.Header.Get("Content-Type"))
+	require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
 	var problem struct {
 		Type   string
 		Title  string
 		Status int
 	}
-	require.NoError(t, json.Unmarshal(body, &problem), "%s", body)
+	require.NoError(t, json.Unmarshal(a.Body, &problem), "%s", a.Body)
 	require.Contains(t, problem.Type, "temporary-reduced-capacity")
 	require.NotEmpty(t, problem.Title)
 	require.Equal(t, http.StatusServiceUnavailable, problem.Status)
@@ -123,28 +130,28 @@ type run struct {
 	client     *http.Client
 }
 
-// send sends a request and returns the answer with its body, or an error if there is none.
-func (r *run) send(req *http.Request) (*http.Response, []byte, error) {
+// send sends a request and returns the answer, or an error if there is none.
+func (r *run) send(req *http.Request) (Answer, error) {
 	res, err := r.client.Do(req)
 	if err != nil {
-		return nil, nil, err
+		return Answer{}, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	return res, body, err
+	return Answer{res.StatusCode, res.Header, body}, err
 }
 
 // to sends a request to a route and returns the answer.
-func (r *run) to(group, route string) (*http.Response, []byte) {
-	res, body, err := r.send(r.site.Request(r.Context(), r.T, r.url, group, route, 0))
+func (r *run) to(group, route string) Answer {
+	a, err := r.send(r.site.Request(r.Context(), r.T, r.url, group, route, 0))
 	require.NoError(r, err)
-	return res, body
+	return a
 }
 
 // refused checks that an answer is a refusal.
-func (r *run) refused(res *http.Response, body []byte) {
-	r.site.Refused(r.T, res, body)
-	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+func (r *run) refused(a Answer) {
+	r.site.Refused(r.T, a)
+	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	require.NoError(r, err)
 	require.Positive(r, seconds)
 }
@@ -166,16 +173,13 @@ func (r *run) full() {
 	for range places {
 		req := r.site.Request(ctx, r.T, r.url, "api", "work", takes)
 		wg.Go(func() {
-			if res, err := r.client.Do(req); err == nil {
-				_ = res.Body.Close()
-			}
+			_, _ = r.send(req) // most are gone before there is an answer
 		})
 	}
 	require.Eventually(r, func() bool { return r.api.Stats().InFlight == places }, patience, time.Millisecond)
 	for range places {
 		r.refused(r.to("api", "work"))
-		res, _ := r.to("admin", "work")
-		require.Equal(r, http.StatusOK, res.StatusCode, "the other gate has room")
+		require.Equal(r, http.StatusOK, r.to("admin", "work").Status, "the other gate has room")
 	}
 	r.live()
 	leave()
@@ -190,25 +194,24 @@ func (r *run) full() {
 		require.Equal(r, int64(places), stats.Ignored)
 	}
 	require.Equal(r, int64(places), stats.Rejected)
-	res, _ := r.to("api", "work")
-	require.Equal(r, http.StatusOK, res.StatusCode)
+	require.Equal(r, http.StatusOK, r.to("api", "work").Status)
 }
 
 // live checks that a probe of the server passes.
 func (r *run) live() {
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.url+"/livez", nil)
 	require.NoError(r, err)
-	res, _, err := r.send(req)
+	a, err := r.send(req)
 	require.NoError(r, err)
-	require.Equal(r, http.StatusOK, res.StatusCode)
+	require.Equal(r, http.StatusOK, a.Status)
 }
 
 // panics has more handlers panic than there are places.
 func (r *run) panics() {
 	for range 2 * places {
-		res, _, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "panic", 0))
+		a, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "panic", 0))
 		if err == nil { // without a middleware that recovers, net/http closes the connection
-			require.Equal(r, http.StatusInternalServerError, res.StatusCode)
+			require.Equal(r, http.StatusInternalServerError, a.Status)
 		}
 	}
 	r.failed()
@@ -217,8 +220,7 @@ func (r *run) panics() {
 // fails has more handlers fail than there are places.
 func (r *run) fails() {
 	for range 2 * places {
-		res, _ := r.to("api", "fail")
-		require.Equal(r, http.StatusInternalServerError, res.StatusCode)
+		require.Equal(r, http.StatusInternalServerError, r.to("api", "fail").Status)
 	}
 	r.failed()
 }
@@ -234,30 +236,34 @@ func (r *run) failed() {
 // flood sends many requests at once: each is served or refused, by the books of the gate.
 func (r *run) flood() {
 	var mu sync.Mutex
-	var served, refused int64
+	var served int64
+	var refusals []Answer
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
 			for range rounds {
-				res, body, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "work", 10*time.Millisecond))
+				a, err := r.send(r.site.Request(r.Context(), r.T, r.url, "api", "work", 10*time.Millisecond))
 				if err != nil {
 					r.Error(err)
 					return
 				}
 				mu.Lock()
-				if res.StatusCode == http.StatusOK {
+				if a.Status == http.StatusOK {
 					served++
 				} else {
-					refused++
-					r.refused(res, body)
+					refusals = append(refusals, a)
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
+	for _, a := range refusals {
+		r.refused(a)
+	}
 	r.empty()
 	stats := r.api.Stats()
+	refused := int64(len(refusals))
 	require.Equal(r, int64(clients*rounds), served+refused)
 	require.Equal(r, served, stats.Succeeded, "%+v", stats)
 	require.Equal(r, refused, stats.Rejected, "%+v", stats)

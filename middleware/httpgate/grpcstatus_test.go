@@ -1,0 +1,70 @@
+package httpgate_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+// A gRPC handler behind net/http answers 200 to everything; how it went stands in the trailer.
+func TestOutcomeOfGRPC(t *testing.T) {
+	want := map[string]spillway.Outcome{
+		"0": spillway.Success, "1": spillway.Ignored, "2": spillway.Failure, "3": spillway.Ignored, "4": spillway.Failure,
+		"5": spillway.Ignored, "6": spillway.Ignored, "7": spillway.Ignored, "8": spillway.Dropped, "9": spillway.Ignored,
+		"10": spillway.Ignored, "11": spillway.Ignored, "12": spillway.Ignored, "13": spillway.Failure, "14": spillway.Dropped,
+		"15": spillway.Failure, "16": spillway.Ignored,
+		"17": spillway.Failure, "-1": spillway.Failure, "": spillway.Failure, "x": spillway.Failure,
+	}
+	for _, trailer := range []string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {
+		for code, outcome := range want {
+			require.Equal(t, outcome, outcomeOf(t, http.MethodPost, "application/grpc+proto", trailer, code), "%s: %q", trailer, code)
+		}
+	}
+	require.Equal(t, spillway.Failure, outcomeOf(t, http.MethodPost, "application/grpc-web", "Grpc-Status", "13"))
+	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodPost, "application/grpc", "Other", "13"), "no status")
+	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodPost, "application/json", "Grpc-Status", "13"), "not gRPC")
+	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodPost, "", "Grpc-Status", "13"), "not gRPC")
+	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodGet, "application/grpc", "Grpc-Status", "13"), "not gRPC")
+}
+
+// outcomeOf returns the outcome of a request that is answered with 200 and a header.
+func outcomeOf(t *testing.T, method, contentType, header, value string) spillway.Outcome {
+	t.Helper()
+	p := &recorder{}
+	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.Header()[header] = []string{value}
+	}))
+	r := httptest.NewRequest(method, "/", nil)
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	require.Len(t, p.outcomes(), 1)
+	return p.outcomes()[0]
+}
+
+func TestStatusOfGRPCReachesOutcome(t *testing.T) {
+	statuses := map[int]int{}
+	h := middleware(t, &httpgate.Options{Outcome: func(_ *http.Request, status int) spillway.Outcome {
+		statuses[status]++
+		return spillway.Success
+	}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Grpc-Status", r.URL.Path[1:])
+		w.WriteHeader(http.StatusOK)
+	}))
+	for code := range 17 {
+		r := httptest.NewRequest(http.MethodPost, "/"+strconv.Itoa(code), nil)
+		r.Header.Set("Content-Type", "application/grpc")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	require.Equal(t, map[int]int{
+		200: 1, 400: 3, 401: 1, 403: 1, 404: 2, 409: 2, 429: 1, 499: 1, 500: 3, 503: 1, 504: 1,
+	}, statuses)
+}
