@@ -67,7 +67,7 @@ type row struct {
 func rows() []row {
 	rate := limiter.Per(perSecond, time.Second)
 	return []row{
-		{"asked for", "4 per second, and 30 more within 0.3 s", arrivals()},
+		{"asked for", "4 per second, a burst of 30", arrivals()},
 		{"Bucket, Policer", "burst of 10", play(spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: rate, Burst: perSecond})))},
 		{"Bucket, small burst", "burst of 3", play(spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: rate, Burst: 3})))},
 		{"Shaper", "waits of up to 1 s", play(spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: rate})))},
