@@ -33,8 +33,8 @@ const (
 	clients = 20 // that flood the server
 	rounds  = 5  // of requests by each of them
 
-	// patience is far longer than anything here takes, even on a machine with much else to do.
-	patience = 30 * time.Second
+	// Patience is far longer than anything here takes, even on a machine with much else to do.
+	Patience = 30 * time.Second
 )
 
 // A Site is the server of an example.
@@ -101,7 +101,7 @@ func Run(t *testing.T, site Site) {
 		"full": (*run).full, "panic": (*run).panics, "fail": (*run).fails, "flood": (*run).flood,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &run{T: t, site: site, api: gate(), admin: gate(), client: &http.Client{Transport: &http.Transport{}, Timeout: patience}}
+			r := &run{T: t, site: site, api: gate(), admin: gate(), client: &http.Client{Transport: &http.Transport{}, Timeout: Patience}}
 			r.url = site.Start(t, r.api, r.admin)
 			t.Cleanup(r.client.CloseIdleConnections)
 			check(r)
@@ -159,12 +159,12 @@ func (r *run) refused(a Answer) {
 // empty waits until nothing is in flight.
 func (r *run) empty() {
 	require.Eventually(r, func() bool { return r.api.Stats().InFlight == 0 && r.admin.Stats().InFlight == 0 },
-		patience, time.Millisecond, "permits were lost")
+		Patience, time.Millisecond, "permits were lost")
 }
 
 // full fills all places of one gate. It is the only one that refuses then, and it admits again when its clients are gone.
 func (r *run) full() {
-	takes := patience
+	takes := Patience
 	if r.site.Deaf {
 		takes = 2 * time.Second
 	}
@@ -176,7 +176,7 @@ func (r *run) full() {
 			_, _ = r.send(req) // most are gone before there is an answer
 		})
 	}
-	require.Eventually(r, func() bool { return r.api.Stats().InFlight == places }, patience, time.Millisecond)
+	require.Eventually(r, func() bool { return r.api.Stats().InFlight == places }, Patience, time.Millisecond)
 	for range places {
 		r.refused(r.to("api", "work"))
 		require.Equal(r, http.StatusOK, r.to("admin", "work").Status, "the other gate has room")
