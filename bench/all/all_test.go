@@ -56,13 +56,13 @@ func figures(t *testing.T) (out, kept string) {
 		page.WriteString("<!-- " + name + " -->\n<!-- end of " + name + " -->\n")
 	}
 	for name, text := range map[string]string{
-		filepath.Join(out, "benchmarks.md"):                page.String(),
-		filepath.Join(kept, "micro.txt"):                   "go1.26, 11 passes\n\n| kind   | ns   |\n|---     |---:  |\n| bucket | 12.3 |\n",
-		filepath.Join(kept, "overload-cpu-5.json"):         overloadJSON,
-		filepath.Join(kept, "overload-none.json"):          `{"results": [{"work": "cpu", "guard": "none", "load": 5, "goodput": 0}]}`,
-		filepath.Join(kept, "virtual.json"):                playedJSON,
-		filepath.Join(kept, "scenarios-idle-step-5.json"):  playedJSON,
-		filepath.Join(kept, "scenarios-idle-step-10.json"): playedJSON,
+		filepath.Join(out, "benchmarks.md"):              page.String(),
+		filepath.Join(kept, "micro.txt"):                 "go1.26, 11 passes\n\n| kind   | ns   |\n|---     |---:  |\n| bucket | 12.3 |\n",
+		filepath.Join(kept, "overload-cpu-5.json"):       overloadJSON,
+		filepath.Join(kept, "overload-none.json"):        `{"results": [{"work": "cpu", "guard": "none", "load": 5, "goodput": 0}]}`,
+		filepath.Join(kept, "virtual.json"):              playedJSON,
+		filepath.Join(kept, "scenarios-00-step-5.json"):  playedJSON,
+		filepath.Join(kept, "scenarios-01-step-10.json"): playedJSON,
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
@@ -82,7 +82,8 @@ func TestPageIsMadeOfTheFigures(t *testing.T) {
 		"| guard | 5×: goodput | of best fixed | p99 ms | refused | refusal p99 ms |\n| --- | ---: |",
 		"| none | 0.00 | - |", "| spillway | 0.98 | 0.98 | - | 80 % | - |", "| fixed:4 | 1.00 | 1.00 | 80 |",
 		"Two ms. The bare server carries 200 requests a second.", "(overload-cpu.svg)",
-		"| pool 2× | vegas | 95.5 % | - | - | 1.00 % | - | - |",
+		"| goodput, % | vegas |\n| --- | ---: |\n| pool 2× | 95.5 |", "| wrongly refused, % | vegas |\n| --- | ---: |\n| pool 2× | 1.00 |",
+		"| p99, ms | vegas |\n| --- | ---: |\n| pool 2× | - |",
 		"    go run ./bench/overload -works cpu -guards ",
 	} {
 		require.Contains(t, string(text), want)

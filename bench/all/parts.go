@@ -64,10 +64,10 @@ func scenarioCommands(quick bool) (out []command) {
 	if quick {
 		all = []string{"idle-step 5", "pauses 0.6"}
 	}
-	for _, s := range all {
+	for i, s := range all {
 		name, load, _ := strings.Cut(s, " ")
 		out = append(out, command{
-			fmt.Sprintf("scenarios-%s-%s.json", name, load),
+			fmt.Sprintf("scenarios-%02d-%s-%s.json", i, name, load), // to be read in this order
 			fmt.Sprintf("go run ./examples/simulate -scenario %s -load %s -policies spillway,gradient2,vegas,aimd,none -json FILE", name, load), false,
 		})
 	}

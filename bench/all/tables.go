@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -105,8 +106,6 @@ type played struct {
 	First5s        *float64 `json:"first5s"`
 	P99Ms          *float64 `json:"p99_ms"`
 	WronglyRefused *float64 `json:"wrongly_refused"`
-	ConvergedS     *float64 `json:"converged_s"`
-	RecoveredS     *float64 `json:"recovered_s"`
 }
 
 func loadPlayed(s *settings, pattern string) (all []played, when time.Time, err error) {
@@ -121,15 +120,43 @@ func loadPlayed(s *settings, pattern string) (all []played, when time.Time, err 
 	return all, when, err
 }
 
-func playedTable(all []played) string {
-	var rows [][]string
+// playedTables has one table for each figure: a line for each scenario, a column for each policy.
+func playedTables(all []played) string {
+	var scenarios, policies []string
+	cells := map[[2]string]played{}
 	for _, p := range all {
-		rows = append(rows, []string{
-			fmt.Sprintf("%s %g×", p.Scenario, p.Load), p.Policy, percent(p.Goodput, 1), percent(p.First5s, 1), number(p.P99Ms, 0),
-			percent(p.WronglyRefused, 2), number(p.ConvergedS, 1), number(p.RecoveredS, 1),
-		})
+		scenario := fmt.Sprintf("%s %g×", p.Scenario, p.Load)
+		scenarios, policies = appendNew(scenarios, scenario), appendNew(policies, p.Policy)
+		cells[[2]string{scenario, p.Policy}] = p
 	}
-	return table(2, []string{"scenario", "policy", "goodput", "first 5 s", "p99 ms", "wrongly refused", "converged s", "recovered s"}, rows)
+	var tables []string
+	for _, f := range []struct {
+		head string
+		cell func(played) string
+	}{
+		{"goodput, %", func(p played) string { return hundredth(p.Goodput, 1) }},
+		{"goodput of the first 5 s, %", func(p played) string { return hundredth(p.First5s, 1) }},
+		{"wrongly refused, %", func(p played) string { return hundredth(p.WronglyRefused, 2) }},
+		{"p99, ms", func(p played) string { return number(p.P99Ms, 0) }},
+	} {
+		var rows [][]string
+		for _, scenario := range scenarios {
+			row := []string{scenario}
+			for _, policy := range policies {
+				row = append(row, f.cell(cells[[2]string{scenario, policy}]))
+			}
+			rows = append(rows, row)
+		}
+		tables = append(tables, table(1, append([]string{f.head}, policies...), rows))
+	}
+	return strings.Join(tables, "\n")
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }
 
 func renderVirtual(s *settings) (string, error) {
@@ -137,7 +164,7 @@ func renderVirtual(s *settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return measured(when, virtualCommands(false)[0].words) + playedTable(all), nil
+	return measured(when, virtualCommands(false)[0].words) + playedTables(all), nil
 }
 
 func renderScenarios(s *settings) (string, error) {
@@ -145,7 +172,7 @@ func renderScenarios(s *settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "    go run ./examples/simulate -scenario NAME -load LOAD -policies spillway,gradient2,vegas,aimd,none\n\n" + playedTable(all), nil
+	return "    go run ./examples/simulate -scenario NAME -load LOAD -policies spillway,gradient2,vegas,aimd,none\n\n" + playedTables(all), nil
 }
 
 func number(v *float64, digits int) string {
@@ -159,5 +186,13 @@ func percent(v *float64, digits int) string {
 	if v == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.*f %%", digits, 100**v)
+	return hundredth(v, digits) + " %"
+}
+
+// hundredth is a fraction in percent, without the sign.
+func hundredth(v *float64, digits int) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.*f", digits, 100**v)
 }
