@@ -177,25 +177,25 @@ func wish(o spillway.Outcome, err error) time.Duration {
 // refusal returns the error of a call that the gate refused with err.
 func (c *Client) refusal(err error) error {
 	if rej := rejection(err); rej != nil {
-		return &localRefusal{rej: rej, code: c.o.Code}
+		return &localError{rej: rej, code: c.o.Code}
 	}
 	return status.FromContextError(err).Err()
 }
 
-// A localRefusal is the error of a call that was not made. Its status is built for those who ask for it, which most do
+// A localError is the error of a call that was not made. Its status is built for those who ask for it, which most do
 // not.
-type localRefusal struct {
+type localError struct {
 	rej  *spillway.Rejection
 	code codes.Code
 }
 
-func (e *localRefusal) Error() string {
+func (e *localError) Error() string {
 	return "rpc error: code = " + e.code.String() + " desc = " + e.rej.Error()
 }
 
-func (e *localRefusal) Unwrap() error { return e.rej }
+func (e *localError) Unwrap() error { return e.rej }
 
-func (e *localRefusal) GRPCStatus() *status.Status {
+func (e *localError) GRPCStatus() *status.Status {
 	s := status.New(e.code, e.rej.Error())
 	if e.rej.RetryAfter <= 0 {
 		return s

@@ -133,7 +133,7 @@ func (s *service) runUp(stream grpc.ServerStream) error {
 	all := ""
 	for {
 		text, err := receive(stream)
-		if err == io.EOF { //nolint:errorlint // the end of a stream is io.EOF itself
+		if err == io.EOF {
 			return send(stream, all)
 		}
 		if err != nil {
@@ -149,7 +149,7 @@ func (s *service) runChat(stream grpc.ServerStream) error {
 	}
 	for {
 		text, err := receive(stream)
-		if err == io.EOF { //nolint:errorlint // the end of a stream is io.EOF itself
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {

@@ -15,7 +15,8 @@ import (
 //
 //   - Success if err is nil,
 //   - Ignored if err is a refusal by another gate on the way: a local rejection is nobody's failure,
-//   - Failure for DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL, UNKNOWN and DATA_LOSS, and for an error that is no status,
+//   - Failure for DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL, UNKNOWN and DATA_LOSS, for a code that gRPC does not
+//     define and for an error that is no status,
 //   - Dropped for RESOURCE_EXHAUSTED,
 //   - Ignored for CANCELLED,
 //   - Success for any other code: those are about the request.
@@ -29,13 +30,17 @@ func DefaultOutcome(err error) spillway.Outcome {
 	if errors.Is(err, spillway.ErrRejected) {
 		return spillway.Ignored
 	}
-	switch codeOf(err) {
+	switch code := codeOf(err); code {
 	case codes.DeadlineExceeded, codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss:
 		return spillway.Failure
 	case codes.ResourceExhausted:
 		return spillway.Dropped
 	case codes.Canceled:
 		return spillway.Ignored
+	default:
+		if code > codes.Unauthenticated {
+			return spillway.Failure
+		}
 	}
 	return spillway.Success
 }
@@ -48,17 +53,20 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// deadlineSlack is how long before the deadline of a call a cancellation counts as the deadline: the client's timer goes
-// off first, and what the server sees of it is a cancellation.
-const deadlineSlack = 5 * time.Millisecond
+// A cancellation counts as the deadline if it comes at most so long before it: deadlineSlack, or a twentieth of the time
+// that the call had. The client's timer goes off first, and what the server sees of that is a cancellation.
+const (
+	deadlineSlack = 5 * time.Millisecond
+	slackShare    = 20
+)
 
-// deadlinePassed reports whether ctx has ended because of its deadline.
-func deadlinePassed(ctx context.Context) bool {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return true
+// clientGone reports whether ctx has ended, and not because of its deadline.
+func clientGone(ctx context.Context, arrived time.Time) bool {
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return false
 	}
 	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) <= deadlineSlack
+	return !ok || time.Until(deadline) > max(deadlineSlack, deadline.Sub(arrived)/slackShare)
 }
 
 // hurried reports whether a call that was admitted at arrived had less than chance until its deadline.

@@ -36,21 +36,21 @@ var (
 
 	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees what it would have seen
 	// otherwise, only sooner, and with the code that a client in a hurry does not hold against the service.
-	errTooLate = &refusal{
+	errTooLate = &refusedError{
 		Rejection: &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
 		answer:    &answer{status: status.New(codes.DeadlineExceeded, textLate)},
 	}
 )
 
-// A refusal is the error of a refused call: a status for gRPC, and a *spillway.Rejection for whoever asks for that.
-type refusal struct {
+// A refusedError is the error of a refused call: a status for gRPC, and a *spillway.Rejection for whoever asks for that.
+type refusedError struct {
 	*spillway.Rejection
 	*answer
 }
 
-func (e *refusal) Error() string              { return e.status.String() }
-func (e *refusal) GRPCStatus() *status.Status { return e.status }
-func (e *refusal) Unwrap() error              { return e.Rejection }
+func (e *refusedError) Error() string              { return e.status.String() }
+func (e *refusedError) GRPCStatus() *status.Status { return e.status }
+func (e *refusedError) Unwrap() error              { return e.Rejection }
 
 // An answer is what a refused client gets. It is shared, and never modified.
 type answer struct {
@@ -92,12 +92,12 @@ func (a *answers) of(d time.Duration) *answer {
 	return prepared
 }
 
-// refusalOf returns the error of a call that was refused with err, and its trailer.
-func (s *Server) refusalOf(err error) (error, metadata.MD) {
+// refusalOf returns the trailer and the error of a call that was refused with err.
+func (s *Server) refusalOf(err error) (metadata.MD, error) {
 	rej := rejection(err)
 	if rej == nil {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return status.FromContextError(err).Err(), nil
+			return nil, status.FromContextError(err).Err()
 		}
 		rej = errUnknown
 	}
@@ -106,7 +106,7 @@ func (s *Server) refusalOf(err error) (error, metadata.MD) {
 		from = s.quota
 	}
 	to := from.of(spreadDelay(rej.RetryAfter))
-	return &refusal{Rejection: rej, answer: to}, to.trailer
+	return to.trailer, &refusedError{Rejection: rej, answer: to}
 }
 
 // rejection returns the Rejection in err, or nil.

@@ -89,7 +89,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	permit, err := s.gate.Enter(ctx, call.Request)
 	if err != nil {
-		err, trailer := s.refusalOf(err)
+		trailer, err := s.refusalOf(err)
 		_ = grpc.SetTrailer(ctx, trailer) // fails only where there is no trailer, and the status says the same
 		return nil, err
 	}
@@ -107,10 +107,10 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // outcome says how the call went whose handler has returned err.
 func (s *Server) outcome(ctx context.Context, method string, permit *spillway.Permit, err error) spillway.Outcome {
+	if clientGone(ctx, permit.Arrived()) {
+		return spillway.Ignored
+	}
 	if ctx.Err() != nil {
-		if !deadlinePassed(ctx) {
-			return spillway.Ignored
-		}
 		err = context.DeadlineExceeded
 	}
 	if err != nil && codeOf(err) == codes.DeadlineExceeded && hurried(ctx, permit.Arrived(), s.o.FairChance) {
@@ -121,7 +121,7 @@ func (s *Server) outcome(ctx context.Context, method string, permit *spillway.Pe
 
 // unwind ends a call whose handler has panicked or exited its goroutine.
 func (s *Server) unwind(ctx context.Context, permit *spillway.Permit) {
-	if ctx.Err() != nil && !deadlinePassed(ctx) {
+	if clientGone(ctx, permit.Arrived()) {
 		permit.Done(spillway.Ignored)
 		return
 	}
@@ -156,7 +156,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 }
 
 func (s *Server) refuseStream(ss grpc.ServerStream, err error) error {
-	err, trailer := s.refusalOf(err)
+	trailer, err := s.refusalOf(err)
 	ss.SetTrailer(trailer)
 	return err
 }

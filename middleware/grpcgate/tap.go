@@ -28,7 +28,7 @@ func (s *Server) Tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	}
 	if err := s.gate.Peek(ctx, call.Request); err != nil && ctx.Err() == nil {
 		s.tapped.Add(1)
-		refused, _ := s.refusalOf(err)
+		_, refused := s.refusalOf(err)
 		return ctx, refused
 	}
 	return ctx, nil

@@ -1,0 +1,147 @@
+package grpcgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/middleware/grpcgate"
+)
+
+// byCode is the public table.
+var byCode = map[codes.Code]spillway.Outcome{
+	codes.OK:                 spillway.Success,
+	codes.Canceled:           spillway.Ignored,
+	codes.Unknown:            spillway.Failure,
+	codes.InvalidArgument:    spillway.Success,
+	codes.DeadlineExceeded:   spillway.Failure,
+	codes.NotFound:           spillway.Success,
+	codes.AlreadyExists:      spillway.Success,
+	codes.PermissionDenied:   spillway.Success,
+	codes.ResourceExhausted:  spillway.Dropped,
+	codes.FailedPrecondition: spillway.Success,
+	codes.Aborted:            spillway.Success,
+	codes.OutOfRange:         spillway.Success,
+	codes.Unimplemented:      spillway.Success,
+	codes.Internal:           spillway.Failure,
+	codes.Unavailable:        spillway.Failure,
+	codes.DataLoss:           spillway.Failure,
+	codes.Unauthenticated:    spillway.Success,
+}
+
+func TestDefaultOutcome(t *testing.T) {
+	require.Equal(t, spillway.Success, grpcgate.DefaultOutcome(nil))
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		want, ok := byCode[code]
+		require.True(t, ok, code)
+		err := status.Error(code, "text")
+		require.Equal(t, want, grpcgate.DefaultOutcome(err), code)
+		if err != nil {
+			require.Equal(t, want, grpcgate.DefaultOutcome(fmt.Errorf("wrapped: %w", err)), code)
+		}
+	}
+	require.Equal(t, spillway.Failure, grpcgate.DefaultOutcome(status.Error(99, "a code of the future")))
+}
+
+func TestDefaultOutcomeOfOtherErrors(t *testing.T) {
+	for want, errs := range map[spillway.Outcome][]error{
+		spillway.Failure: {errors.New("plain"), context.DeadlineExceeded, fmt.Errorf("wrapped: %w", context.DeadlineExceeded)},
+		spillway.Ignored: {context.Canceled, fmt.Errorf("wrapped: %w", context.Canceled), errFull, fmt.Errorf("wrapped: %w", errFull)},
+	} {
+		for _, err := range errs {
+			require.Equal(t, want, grpcgate.DefaultOutcome(err), "%v", err)
+		}
+	}
+}
+
+// serverOutcome is what a policy learns of a call that had timeout, or none if that is 0.
+func serverOutcome(t *testing.T, o *grpcgate.Options, timeout time.Duration, handler func(ctx context.Context, cancel func()) error) spillway.Outcome {
+	t.Helper()
+	p := &recorder{}
+	s := gated(t, o, p)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	_, _ = s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: echoMethod}, func(ctx context.Context, _ any) (any, error) {
+		return nil, handler(ctx, cancel)
+	})
+	require.Len(t, p.outcomes(), 1)
+	require.Zero(t, p.inFlight())
+	return p.outcomes()[0]
+}
+
+func TestServerOutcomes(t *testing.T) {
+	until := func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
+	for _, c := range []struct {
+		name    string
+		o       *grpcgate.Options
+		timeout time.Duration
+		handler func(context.Context, func()) error
+		want    spillway.Outcome
+	}{
+		{"answered", nil, 0, func(context.Context, func()) error { return nil }, spillway.Success},
+		{"the caller's error", nil, 0, func(context.Context, func()) error { return status.Error(codes.NotFound, "") }, spillway.Success},
+		{"the service's error", nil, 0, func(context.Context, func()) error { return errors.New("oops") }, spillway.Failure},
+		{"the client is gone", nil, 0, func(_ context.Context, cancel func()) error { cancel(); return errors.New("oops") }, spillway.Ignored},
+		{"the client is gone, and had a deadline", nil, time.Hour, func(_ context.Context, cancel func()) error { cancel(); return nil }, spillway.Ignored},
+		{"the deadline passed", nil, time.Second, until, spillway.Failure},
+		{"the deadline passed, unnoticed", nil, time.Second, func(context.Context, func()) error {
+			time.Sleep(2 * time.Second)
+			return nil
+		}, spillway.Failure},
+		{"the client's timer went off first", nil, time.Second, func(_ context.Context, cancel func()) error {
+			time.Sleep(time.Second - 2*time.Millisecond)
+			cancel()
+			return context.Canceled
+		}, spillway.Failure},
+		{"no fair chance", nil, 99 * time.Millisecond, until, spillway.Ignored},
+		{"fair chance", nil, 100 * time.Millisecond, until, spillway.Failure},
+		{"another fair chance", &grpcgate.Options{FairChance: 10 * time.Millisecond}, 20 * time.Millisecond, until, spillway.Failure},
+		{"no fair chance, downstream", nil, 99 * time.Millisecond, func(context.Context, func()) error {
+			return status.Error(codes.DeadlineExceeded, "downstream")
+		}, spillway.Ignored},
+		{"an outcome of one's own", &grpcgate.Options{Outcome: func(context.Context, string, error) spillway.Outcome {
+			return spillway.Dropped
+		}}, 0, func(context.Context, func()) error { return nil }, spillway.Dropped},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			require.Equal(t, c.want, serverOutcome(t, c.o, c.timeout, c.handler), c.name)
+		})
+	}
+}
+
+// The timers of a real client and server race for whose deadline strikes first.
+func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
+	bothWays(t, func(t *testing.T, tcp bool) {
+		p := &recorder{}
+		conn := start(t, tcp, &service{echo: func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}, behind(gated(t, &grpcgate.Options{FairChance: time.Millisecond}, p)), nil)
+		for range 5 {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			_, err := echo(ctx, conn, "hello")
+			cancel()
+			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+		}
+		f := spillway.Failure
+		p.awaitOutcomes(t, f, f, f, f, f)
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		_, err := echo(ctx, conn, "hello")
+		require.Equal(t, codes.Canceled, status.Code(err))
+		p.awaitOutcomes(t, f, f, f, f, f, spillway.Ignored)
+	})
+}
