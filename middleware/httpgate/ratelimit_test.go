@@ -313,7 +313,7 @@ func TestInvalidRateLimit(t *testing.T) {
 type planned struct{}
 
 func (planned) Quota(_ time.Time, r spillway.Request) (string, int64, int64, time.Duration, time.Duration) {
-	return "plan " + r.Key, int64(10 * r.Cost), int64(r.Cost), time.Duration(r.Cost) * time.Second, time.Second
+	return "plan " + r.Key, int64(10 * r.Cost), int64(r.Priority), time.Duration(r.Cost) * time.Second, time.Second
 }
 
 func TestRateLimitOfManyPlansAtOnce(t *testing.T) {
@@ -323,10 +323,16 @@ func TestRateLimitOfManyPlansAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for i := range 500 {
 				plan := (g + i) % 40
+				left := i % 3
 				h := http.Header{}
-				_ = l.Set(h, epoch, spillway.Request{Key: strconv.Itoa(plan), Cost: plan + 1}, nil)
-				want := fmt.Sprintf(`"plan %d";q=%d;w=%d "plan %d";r=%d;t=1 %d`, plan, 10*(plan+1), plan+1, plan, plan+1, 10*(plan+1))
-				if got := field(h, "RateLimit-Policy") + " " + field(h, "RateLimit") + " " + field(h, "X-RateLimit-Limit"); got != want {
+				var err error
+				if i%2 == 0 {
+					err = errOverQuota
+				}
+				_ = l.Set(h, epoch, spillway.Request{Key: strconv.Itoa(plan), Cost: plan + 1, Priority: spillway.Priority(left)}, err)
+				want := fmt.Sprintf(`"plan %d";q=%d;w=%d "plan %d";r=%d;t=1 %d %d`, plan, 10*(plan+1), plan+1, plan, left, 10*(plan+1), left)
+				got := field(h, "RateLimit-Policy") + " " + field(h, "RateLimit") + " " + field(h, "X-RateLimit-Limit") + " " + field(h, "X-RateLimit-Remaining")
+				if got != want {
 					t.Errorf("want %s, got %s", want, got)
 					return
 				}

@@ -47,10 +47,16 @@ func tenants(t testing.TB, room bool) (all []namedHandler) {
 			{"both", &httpgate.RateLimit{Limits: quotas, Fields: bothFields}},
 		} {
 			h := httpgate.Handler(spillway.New(policies...), &httpgate.Options{Request: key, RateLimit: c.limits})
-			all = append(all, namedHandler{strconv.Itoa(n) + "/" + c.name, h(http.HandlerFunc(fine))})
+			all = append(all, namedHandler{strconv.Itoa(n) + "/" + c.name, h(http.HandlerFunc(typed))})
 		}
 	}
 	return all
+}
+
+// typed is fine with a header field, as most answers have.
+func typed(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain")
+	fine(w, r)
 }
 
 func tenantRequest() *http.Request {
@@ -75,17 +81,23 @@ func TestRateLimitAllocations(t *testing.T) {
 			if i%4 == 0 {
 				plain = got
 			}
-			require.LessOrEqual(t, got-plain, 2.0, "%s, room: %v", c.name, room)
+			most := 0.0
+			if room {
+				most = 2
+			}
+			require.LessOrEqual(t, got-plain, most, "%s, room: %v", c.name, room)
 		}
 	}
 }
 
+var sides = []struct {
+	name string
+	room bool
+}{{"admitted", true}, {"refused", false}}
+
 // BenchmarkRateLimit is what the fields add, in pairs: plain is the same handler without them.
 func BenchmarkRateLimit(b *testing.B) {
-	for _, side := range []struct {
-		name string
-		room bool
-	}{{"admitted", true}, {"refused", false}} {
+	for _, side := range sides {
 		for _, c := range tenants(b, side.room) {
 			b.Run(side.name+"/"+c.name+"/serial", func(b *testing.B) {
 				w, r := &nowhere{http.Header{}}, tenantRequest()
@@ -113,14 +125,16 @@ func BenchmarkRateLimit(b *testing.B) {
 
 // BenchmarkRateLimitServer is one request through a whole HTTP/1.1 server, as in BenchmarkServer.
 func BenchmarkRateLimitServer(b *testing.B) {
-	for _, c := range tenants(b, true) {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			conn := &endless{n: b.N, closed: make(chan struct{})}
-			srv := &http.Server{Handler: c.h}
-			b.ResetTimer()
-			_ = srv.Serve(&oneConn{conn: conn})
-			<-conn.closed
-		})
+	for _, side := range sides {
+		for _, c := range tenants(b, side.room) {
+			b.Run(side.name+"/"+c.name, func(b *testing.B) {
+				b.ReportAllocs()
+				conn := &endless{n: b.N, closed: make(chan struct{})}
+				srv := &http.Server{Handler: c.h}
+				b.ResetTimer()
+				_ = srv.Serve(&oneConn{conn: conn})
+				<-conn.closed
+			})
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -74,6 +75,7 @@ type policies struct {
 	line   []string   // the value of RateLimit-Policy
 	names  []string   // as strings of structured fields
 	quotas [][]string // the values of X-RateLimit-Limit
+	kept   atomic.Pointer[kept]
 }
 
 // policiesOf returns the policies of figs, in text.
@@ -139,10 +141,45 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// write sets the fields. The values of the X fields are parts of the text of RateLimit.
-func (l *RateLimit) write(h http.Header, figs []figures) {
+// write sets the fields. In a flood most answers are the same refusal, so its text is kept.
+func (l *RateLimit) write(h http.Header, figs []figures, refused bool) {
 	p := l.policiesOf(figs)
 	least := leastRemaining(figs)
+	var values []string
+	if k := p.kept.Load(); refused && k != nil && k.fit(figs) {
+		values = k.values
+	} else {
+		values = p.render(figs, least)
+		if refused {
+			p.kept.Store(&kept{append([]figures(nil), figs...), values})
+		}
+	}
+	if l.Fields&DraftFields != 0 || l.Fields == 0 {
+		add(h, fieldPolicy, p.line)
+		add(h, fieldLimit, values[:1:1])
+	}
+	if l.Fields&XFields != 0 {
+		setX(h, figs[least].remaining, p.quotas[least], values[1:2:2], values[2:])
+	}
+}
+
+// kept is what was written of some figures.
+type kept struct {
+	figs   []figures
+	values []string
+}
+
+func (k *kept) fit(figs []figures) bool {
+	for i := range figs {
+		if f, g := &k.figs[i], &figs[i]; f.remaining != g.remaining || f.t != g.t {
+			return false
+		}
+	}
+	return true
+}
+
+// render returns the value of RateLimit and, as parts of it, the r and t of the limit that has the least remaining.
+func (p *policies) render(figs []figures, least int) []string {
 	var room [256]byte
 	b := room[:0]
 	var r, t [2]int // where the r and t of the least are
@@ -168,17 +205,7 @@ func (l *RateLimit) write(h http.Header, figs []figures) {
 		}
 	}
 	text := string(b)
-	if l.Fields&XFields == 0 {
-		add(h, fieldPolicy, p.line)
-		add(h, fieldLimit, []string{text})
-		return
-	}
-	values := []string{text, text[r[0]:r[1]], text[t[0]:t[1]]}
-	if l.Fields&DraftFields != 0 {
-		add(h, fieldPolicy, p.line)
-		add(h, fieldLimit, values[:1:1])
-	}
-	setX(h, figs[least].remaining, p.quotas[least], values[1:2:2], values[2:])
+	return []string{text, text[r[0]:r[1]], text[t[0]:t[1]]}
 }
 
 // leastRemaining returns the index of the limit that has the least remaining, and among equals takes longest to have more.
