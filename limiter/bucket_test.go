@@ -167,7 +167,7 @@ func TestBucketAgainstModel(t *testing.T) {
 			seeds(t, 4, func(t *testing.T, rng *rand.Rand) {
 				burst := 1 + rng.IntN(20)
 				step := max(r.Per/time.Duration(r.Tokens), 1)
-				against(t, rng, newBucket(t, r, burst), newBucketModel(r, burst), burst, 2*step, 2000)
+				against(t, rng, newBucket(t, r, burst), newBucketModel(r, burst), burst, 2*step, 1200)
 			})
 		})
 	}
@@ -197,7 +197,7 @@ func TestBucketIsExact(t *testing.T) {
 func TestBucketAgainstXTime(t *testing.T) {
 	schedules := 1_000_000
 	if raceEnabled || testing.Short() {
-		schedules = 20_000
+		schedules = 10_000
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	unclear, calls := 0, 0

@@ -35,7 +35,7 @@ func TestKeyedAgainstOnePerKey(t *testing.T) {
 		"WarmUp":  func() Limit { return newWarmUp(t, WarmUpOptions{Rate: Per(50, time.Second), WarmUp: time.Second}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			seeds(t, 3, func(t *testing.T, rng *rand.Rand) {
+			seeds(t, 2, func(t *testing.T, rng *rand.Rand) {
 				k := newKeyed(t, like(), 1<<16)
 				alone := map[string]direct{}
 				now := time.Duration(0)
