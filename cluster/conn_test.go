@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os/exec"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,28 +13,11 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
 )
 
-// startRedis starts a redis-server for one test and returns its address.
-func startRedis(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("SKIPPED: there is no redis-server on this machine")
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := ln.Addr().String()
-	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-	require.NoError(t, ln.Close())
-	cmd := exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, 10*time.Second, 5*time.Millisecond)
-	return addr
-}
+// startRedis starts a server for one test and returns its address.
+func startRedis(t *testing.T) string { return redistest.Start(t).Addr() }
 
 func newClient(t *testing.T, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
@@ -55,7 +36,7 @@ func mustConn(t *testing.T, o connOptions) *conn {
 func incr() *script { return newScript("return {redis.call('INCRBY', KEYS[1], ARGV[1])}") }
 
 func TestConnRunsScripts(t *testing.T) {
-	client := newClient(t, startRedis(t))
+	client := server(t)
 	c := mustConn(t, connOptions{client: client})
 	for i := range int64(3) {
 		got, err := c.run(t.Context(), incr(), []string{"n"}, 2)
@@ -76,7 +57,7 @@ func TestConnRunsScripts(t *testing.T) {
 }
 
 func TestConnNamesWhatWentWrong(t *testing.T) {
-	client := newClient(t, startRedis(t))
+	client := server(t)
 	c := mustConn(t, connOptions{client: client})
 	require.NoError(t, client.HSet(t.Context(), "hash", "field", 1).Err())
 	for range 30 { // more than open the breaker
@@ -101,7 +82,7 @@ func requireReason(t *testing.T, err error, reason string) {
 
 // A server that forgets its scripts all the time runs each call once.
 func TestConnSurvivesScriptFlush(t *testing.T) {
-	client := newClient(t, startRedis(t))
+	client := server(t)
 	c := mustConn(t, connOptions{client: client, timeout: 5 * time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -122,7 +103,7 @@ func TestConnSurvivesScriptFlush(t *testing.T) {
 	require.Equal(t, calls, n)
 }
 
-// A deafening is a server that takes commands and breaks the connection instead of answering.
+// breaking is a network before a server that breaks a connection on which lose says so of a reply.
 func breaking(t *testing.T, to string, lose func([]byte) bool) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -28,6 +28,8 @@ var (
 	limitLogLua string
 	//go:embed scripts/limit_main.lua
 	limitMainLua string
+	//go:embed scripts/limit_fast.lua
+	limitFastLua string
 )
 
 // A Limit is one or more rules that hold for all processes together, for each key: 10 per second and 1000 per day for every
@@ -42,7 +44,8 @@ var (
 // for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called concurrently.
 type Limit struct {
 	conn      *conn
-	script    *script
+	taking    *script // takes tokens
+	giving    *script // gives them back
 	rules     []Rule
 	args      [][figures]int64
 	calendars []*calendarEnds // nil for rules without
@@ -117,9 +120,12 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 		return nil, err
 	}
 	l := &Limit{
-		conn: c, script: limitScript(opts.Rules), rules: append([]Rule(nil), opts.Rules...),
+		conn: c, taking: limitScript(opts.Rules), giving: limitScript(opts.Rules), rules: append([]Rule(nil), opts.Rules...),
 		name: opts.Name, prefix: opts.Prefix, recheck: opts.Recheck, memory: newMemory(opts.Remember),
 		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
+	}
+	if len(l.rules) == 1 && l.rules[0].kind == bucketKind {
+		l.taking = newScript(clockLua, limitFastLua)
 	}
 	for _, r := range l.rules {
 		l.args = append(l.args, r.args())

@@ -171,10 +171,13 @@ func (l *Limit) giveBack(ctx context.Context, key string, n, stamp int64) error 
 // exchange runs the script. If the periods of a calendar that it was told are not those around the time of the server, it
 // decides nothing and tells that time, and is run again.
 func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, stamp int64) ([]int64, error) {
-	keys := l.keys(key)
+	keys, script := l.keys(key), l.taking
+	if how == giveBack {
+		script = l.giving
+	}
 	for range 3 {
 		now := time.Now()
-		reply, err := l.conn.run(ctx, l.script, keys, l.arguments(now, n, how, stamp)...)
+		reply, err := l.conn.run(ctx, script, keys, l.arguments(now, n, how, stamp)...)
 		switch {
 		case err != nil:
 			return nil, err

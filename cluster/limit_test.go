@@ -59,7 +59,7 @@ func newLimit(t *testing.T, client redis.UniversalClient, o LimitOptions) *Limit
 func newFixture(t *testing.T, client *redis.Client, rules ...Rule) *fixture {
 	t.Helper()
 	f := &fixture{Limit: newLimit(t, client, LimitOptions{Rules: rules}), t: t, client: client}
-	f.script = withClock(f.script)
+	f.taking, f.giving = withClock(f.taking), withClock(f.giving)
 	f.set(epoch)
 	return f
 }
@@ -378,4 +378,13 @@ func checkWait(t *testing.T, models []model, now, n int64, wait time.Duration, w
 	}
 	require.True(t, passes(now+wait.Microseconds()), "%s: RetryAfter %v is too early", what, wait)
 	require.False(t, passes(now+wait.Microseconds()-1), "%s: RetryAfter %v is too late", what, wait)
+}
+
+// commandCalls returns how often a server ran a command.
+func commandCalls(t *testing.T, client *redis.Client, name string) int64 {
+	t.Helper()
+	_, rest, _ := strings.Cut(client.Info(t.Context(), "commandstats").Val(), "cmdstat_"+name+":calls=")
+	digits, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
 }

@@ -99,8 +99,11 @@ local function ring_tell(s, n)
   local next, full = 0, 0
   if s.sum > 0 then
     next = ring_until(s, s.sum - s.limit + s.room + 1)
-    local last = string.find(string.reverse(s.ring), '[^%z]')
-    full = (s.head + s.slots - math.floor((last - 1) / 8)) * s.quantum - now
+    local idle = 0 -- sub-windows since something was taken
+    if struct.unpack('<d', s.ring, 8 * s.slots - 7) == 0 then
+      idle = math.floor((string.find(string.reverse(s.ring), '[^%z]') - 1) / 8)
+    end
+    full = (s.head + s.slots - idle) * s.quantum - now
   end
   local wait = 0
   if n > s.room then

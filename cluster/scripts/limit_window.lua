@@ -68,8 +68,9 @@ local function calendar_look(key, o, s)
       return error(wrong(key))
     end
     local ends, used = struct.unpack('<dd', v)
-    if ends >= s.start then -- later if the clock was set back: what was used up stays so
+    if ends >= s.start then
       s.used = used
+      s.heal = ends > s.start -- the clock was set back: what was used up stays so, until this period ends
     end
   end
   s.room = math.max(s.limit - s.used, 0)

@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// deadRedis is a client of a server that is not there.
+func deadRedis(t *testing.T) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, DialerRetries: 1})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestOnLoss(t *testing.T) {
+	rules := []Rule{perSecond(1, 12), FixedWindow(limiter.FixedWindowOptions{Limit: 16, Period: time.Hour})}
+	for _, c := range []struct {
+		choice   OnLoss
+		source   Source
+		admitted int
+	}{
+		{Share, FromShare, 4}, {Open, FromOpen, 20}, {Closed, FromClosed, 0},
+	} {
+		t.Run(c.choice.String(), func(t *testing.T) {
+			l := newLimit(t, deadRedis(t), LimitOptions{Rules: rules, OnLoss: c.choice, Nodes: 3})
+			admitted := 0
+			for range 20 {
+				r, err := l.Take(t.Context(), "k", 1)
+				require.NoError(t, err)
+				require.ErrorIs(t, r.Err, ErrRedis)
+				require.Equal(t, c.source, r.Source)
+				if r.Allowed {
+					admitted++
+				}
+			}
+			require.Equal(t, c.admitted, admitted)
+			s := l.Stats()
+			require.Equal(t, int64(c.admitted), s.AdmittedBy[c.source])
+			require.Equal(t, int64(20-c.admitted), s.RefusedBy[c.source])
+			require.Equal(t, int64(20), s.Lost)
+			require.Equal(t, breaker.Open, s.Breaker)
+			require.Equal(t, int64(20), s.Admitted+s.Refused)
+		})
+	}
+}
+
+func TestShareGivesAllOrNone(t *testing.T) {
+	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{
+		FixedWindow(limiter.FixedWindowOptions{Limit: 20, Period: time.Hour}), FixedWindow(limiter.FixedWindowOptions{Limit: 8, Period: time.Hour}),
+	}})
+	take := func(n int) Result {
+		r, err := l.Take(t.Context(), "k", n)
+		require.NoError(t, err)
+		return r
+	}
+	require.False(t, take(5).Allowed, "more than this process's share of the second rule")
+	require.True(t, take(4).Allowed)
+	r := take(1)
+	require.False(t, r.Allowed)
+	require.Equal(t, limiter.State{Limit: 4, NextIn: r.NextIn, FullIn: r.FullIn}, r.State)
+	require.Positive(t, r.RetryAfter)
+	require.Equal(t, int64(6), l.loss.shares[0].Peek("k").Remaining, "the first rule got back what the second refused")
+
+	up, err := l.TakeUpTo(t.Context(), "other", 9)
+	require.NoError(t, err)
+	require.Equal(t, int64(4), up.Taken)
+	require.False(t, up.Allowed)
+
+	tk, err := l.Admit(t.Context(), spillway.Request{Key: "third", Cost: 3})
+	require.NoError(t, err)
+	l.Done(spillway.Request{Key: "third", Cost: 3}, tk, spillway.Result{Outcome: spillway.Refused})
+	require.Equal(t, int64(4), l.loss.shares[1].Peek("third").Remaining)
+}
+
+// Redis goes, comes back, and is asked again without anybody doing anything.
+func TestRedisComesBack(t *testing.T) {
+	s := redistest.Start(t)
+	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
+		Rules: []Rule{perSecond(1, 100)}, OnLoss: Open, Timeout: 100 * ms, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
+	})
+	take := func() Result {
+		r, err := l.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+		require.True(t, r.Allowed)
+		return r
+	}
+	require.Equal(t, FromRedis, take().Source)
+	s.Kill()
+	require.Equal(t, FromOpen, take().Source)
+	s.Restart()
+	require.Eventually(t, func() bool { return take().Source == FromRedis }, 20*time.Second, ms)
+}
+
+// Redis takes what it is sent and says nothing: callers get an answer in time, and their number does not grow with the time
+// that this lasts.
+func TestBlackHole(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: silent(t), ContextTimeoutEnabled: true, PoolSize: 8})
+	t.Cleanup(func() { _ = client.Close() })
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 100)}, Nodes: 4, Timeout: 20 * ms})
+	goroutines := runtime.NumGoroutine()
+	var slowest atomic.Int64
+	var wg sync.WaitGroup
+	const callers = 16
+	for range callers {
+		wg.Go(func() {
+			for range 200 {
+				begin := time.Now()
+				r, err := l.Take(t.Context(), "k", 1)
+				if err != nil || r.Source != FromShare {
+					t.Errorf("%+v, %v", r, err)
+				}
+				for d := int64(time.Since(begin)); ; {
+					if old := slowest.Load(); d <= old || slowest.CompareAndSwap(old, d) {
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2*callers)
+	require.Less(t, time.Duration(slowest.Load()), 2*time.Second)
+	require.Equal(t, breaker.Open, l.Stats().Breaker)
+}
+
+// An answer that is lost behind a call that was made charges once.
+func TestLostReplyChargesOnce(t *testing.T) {
+	s := redistest.Start(t)
+	proxy := redistest.NewProxy(t, s.Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: 5})
+	t.Cleanup(func() { _ = client.Close() })
+	rules := []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 100, Period: time.Hour})}
+	l := newLimit(t, client, LimitOptions{Rules: rules, OnLoss: Open, Timeout: time.Second})
+	_, err := l.Take(t.Context(), "k", 1)
+	require.NoError(t, err)
+	proxy.DropReplies(1)
+	r, err := l.Take(t.Context(), "k", 10)
+	require.NoError(t, err)
+	require.Equal(t, FromOpen, r.Source)
+	direct := newLimit(t, newClient(t, s.Addr()), LimitOptions{Rules: rules})
+	r, err = direct.Peek(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, int64(89), r.Remaining)
+}
+
+func TestKeyOfAnotherType(t *testing.T) {
+	client := server(t)
+	for _, rule := range []Rule{
+		perSecond(1, 5), FixedWindow(limiter.FixedWindowOptions{Limit: 5, Period: time.Minute}),
+		FixedWindow(limiter.FixedWindowOptions{Limit: 5, Calendar: limiter.EveryHour}),
+		SlidingWindow(limiter.SlidingWindowOptions{Limit: 5, Window: time.Minute}), SlidingLog(limiter.SlidingLogOptions{Limit: 5, Window: time.Minute}),
+	} {
+		for _, kind := range []string{"list", "text"} {
+			t.Run(rule.name+" "+kind, func(t *testing.T) {
+				l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 7), rule}, OnLoss: Open})
+				require.NoError(t, client.FlushAll(t.Context()).Err())
+				if kind == "list" {
+					client.RPush(t.Context(), l.keys("k")[1], 1)
+				} else {
+					client.Set(t.Context(), l.keys("k")[1], "text", time.Hour)
+				}
+				for range 10 {
+					r, err := l.Take(t.Context(), "k", 1)
+					require.NoError(t, err)
+					require.Equal(t, FromOpen, r.Source)
+					requireReason(t, r.Err, ReasonType)
+				}
+				require.Equal(t, breaker.Closed, l.Stats().Breaker, "other keys are fine")
+				require.Equal(t, int64(1), client.DBSize(t.Context()).Val(), "the first rule was charged")
+				requireReason(t, l.Refund(t.Context(), "k", 1), ReasonType)
+			})
+		}
+	}
+}
+
+// 32 callers of one key: as many pass as there are tokens, and none gets an error.
+func TestHotKey(t *testing.T) {
+	client := server(t)
+	for _, rule := range []Rule{
+		Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 200}),
+		SlidingLog(limiter.SlidingLogOptions{Limit: 200, Window: time.Hour}),
+		SlidingWindow(limiter.SlidingWindowOptions{Limit: 200, Window: time.Hour}),
+	} {
+		l := newLimit(t, client, LimitOptions{Rules: []Rule{rule}, Name: rule.name})
+		flushing, stop := context.WithCancel(t.Context())
+		var flusher, wg sync.WaitGroup
+		flusher.Go(func() {
+			for flushing.Err() == nil {
+				client.ScriptFlush(flushing)
+			}
+		})
+		var admitted atomic.Int64
+		for range 32 {
+			wg.Go(func() {
+				for range 20 {
+					r, err := l.Take(t.Context(), "k", 1)
+					if err != nil || r.Err != nil {
+						t.Errorf("%v, %v", err, r.Err)
+					}
+					admitted.Add(r.Taken)
+				}
+			})
+		}
+		wg.Wait()
+		stop()
+		flusher.Wait()
+		require.Equal(t, int64(200), admitted.Load(), rule.name)
+	}
+}
+
+func TestTheCallerGivesUp(t *testing.T) {
+	l := newLimit(t, newClient(t, silent(t)), LimitOptions{Rules: []Rule{perSecond(1, 5)}, OnLoss: Open, Timeout: time.Minute})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
+	defer cancel()
+	_, err := l.Take(ctx, "k", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = l.Admit(ctx, spillway.Request{Key: "k"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, l.Wait(ctx, "k", 1), context.DeadlineExceeded)
+}
+
+func TestErrorsTellTheirReason(t *testing.T) {
+	for want, err := range map[string]error{
+		ReasonTimeout: fmt.Errorf("wrapped: %w", context.DeadlineExceeded),
+		ReasonConn:    fmt.Errorf("EOF"),
+	} {
+		require.Equal(t, want, reasonOf(err))
+	}
+	require.Equal(t, "lease", FromLease.String())
+	require.Equal(t, "source(99)", Source(99).String())
+}

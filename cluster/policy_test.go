@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// What Redis refused is refused from memory until the time that it named; other keys are not.
+func TestFloodAsksRedisOnce(t *testing.T) {
+	client := server(t)
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 3, Period: time.Hour})}})
+	for range 4 {
+		_, err := l.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+	}
+	before := commandCalls(t, client, "evalsha")
+	for range 1000 {
+		r, err := l.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+		require.Equal(t, FromMemory, r.Source)
+		require.False(t, r.Allowed)
+		require.InDelta(t, time.Hour, r.RetryAfter, float64(time.Minute))
+		require.Equal(t, "fixed window", r.Rule)
+	}
+	up, err := l.TakeUpTo(t.Context(), "k", 7)
+	require.NoError(t, err)
+	require.Equal(t, Result{State: up.State, Rule: up.Rule, RetryAfter: up.RetryAfter, Source: FromMemory}, up)
+	require.Equal(t, before, commandCalls(t, client, "evalsha"))
+	require.Equal(t, int64(1001), l.Stats().RefusedBy[FromMemory])
+
+	r, err := l.Take(t.Context(), "other", 1)
+	require.NoError(t, err)
+	require.True(t, r.Allowed)
+	require.NoError(t, l.Refund(t.Context(), "k", 1))
+	r, err = l.Take(t.Context(), "k", 1)
+	require.NoError(t, err)
+	require.True(t, r.Allowed, "a refund opens it again")
+}
+
+// That there is no room for many says nothing of few.
+func TestMemoryKnowsTheCost(t *testing.T) {
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour})}})
+	for _, c := range []struct {
+		n      int
+		ok     bool
+		source Source
+	}{{8, true, FromRedis}, {5, false, FromRedis}, {5, false, FromMemory}, {6, false, FromMemory}, {2, true, FromRedis}, {1, false, FromRedis}, {1, false, FromMemory}} {
+		r, err := l.Take(t.Context(), "k", c.n)
+		require.NoError(t, err)
+		require.Equal(t, c.ok, r.Allowed, c)
+		require.Equal(t, c.source, r.Source, c)
+	}
+}
+
+func TestRecheck(t *testing.T) {
+	client := server(t)
+	rules := []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 1, Period: time.Hour})}
+	l := newLimit(t, client, LimitOptions{Rules: rules, Recheck: ms})
+	other := newLimit(t, client, LimitOptions{Rules: rules})
+	for range 2 {
+		_, err := l.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, other.Reset(t.Context(), "k"))
+	require.Eventually(t, func() bool {
+		r, err := l.Take(t.Context(), "k", 1)
+		return err == nil && r.Allowed
+	}, 10*time.Second, ms)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	m := newMemory(64)
+	require.Len(t, m.places, 16)
+	now := time.Now()
+	for i := range 10_000 {
+		m.remember(&answer{key: strconv.Itoa(i), asked: now}, 0)
+	}
+	known := 0
+	for i := range 10_000 {
+		if m.recall(strconv.Itoa(i)) != nil {
+			known++
+		}
+	}
+	require.Equal(t, 64, known)
+
+	// A refusal that holds is kept before answers that hold nothing, and a stale one is not taken up.
+	m = newMemory(1)
+	m.remember(&answer{key: "refused", asked: now, cost: 1, until: now.Add(time.Hour)}, 0)
+	for i := range 100 {
+		m.remember(&answer{key: strconv.Itoa(i), asked: now}, 0)
+	}
+	require.True(t, m.recall("refused").refuses(1, now))
+	version := m.version("refused")
+	m.forget("refused")
+	m.remember(&answer{key: "refused", cost: 1, until: now.Add(time.Hour)}, version)
+	require.Nil(t, m.recall("refused"))
+}
+
+func TestMemoryStateAges(t *testing.T) {
+	now := time.Now()
+	a := &answer{asked: now, state: limiter.State{Limit: 10, Remaining: 4, NextIn: 100 * ms, FullIn: 600 * ms}}
+	require.Equal(t, limiter.State{Limit: 10, Remaining: 4, FullIn: 400 * ms}, a.stateAt(now.Add(200*ms)))
+	require.Equal(t, limiter.State{Limit: 10, Remaining: 10}, a.stateAt(now.Add(600*ms)))
+}
+
+func TestPolicy(t *testing.T) {
+	client := server(t)
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{
+		Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "per tenant"}),
+	}})
+	full, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 2})
+	require.NoError(t, err)
+	gate := spillway.New(l, full)
+	r := spillway.Request{Key: "k", Cost: 2}
+	name, limit, left, window, reset := l.Quota(time.Now(), r)
+	require.Equal(t, "per tenant 5 5 5h0m0s 0s", name+" "+strconv.FormatInt(limit, 10)+" "+strconv.FormatInt(left, 10)+" "+window.String()+" "+reset.String())
+
+	permit, err := gate.Enter(t.Context(), r)
+	require.NoError(t, err)
+	_, _, left, _, reset = l.Quota(time.Now(), r)
+	require.Equal(t, int64(3), left)
+	require.InDelta(t, time.Hour, reset, float64(time.Minute))
+
+	_, err = gate.Enter(t.Context(), r)
+	var rej *spillway.Rejection
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, "concurrency", rej.Policy)
+	p, err := l.Peek(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, int64(3), p.Remaining, "what the second request took came back")
+	require.Equal(t, int64(1), l.Stats().Returned)
+	permit.Done(spillway.Success)
+	p, err = l.Peek(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, int64(3), p.Remaining, "what was served did not")
+
+	permit, err = gate.Enter(t.Context(), r)
+	require.NoError(t, err)
+	permit.Done(spillway.Success)
+	for range 3 {
+		_, err = gate.Enter(t.Context(), r)
+		require.ErrorAs(t, err, &rej)
+		require.Equal(t, "per tenant", rej.Policy)
+		require.Equal(t, limiter.ReasonRate, rej.Reason)
+		require.True(t, rej.OverQuota)
+		require.InDelta(t, time.Hour, rej.RetryAfter, float64(5*time.Minute))
+	}
+	_, err = l.Admit(t.Context(), spillway.Request{Key: "k", Cost: -1})
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, limiter.ReasonNegative, rej.Reason)
+}
+
+func TestClosedIsNotTheCallersFault(t *testing.T) {
+	l := newLimit(t, deadRedis(t), LimitOptions{Rules: []Rule{perSecond(1, 1)}, OnLoss: Closed})
+	_, err := l.Admit(t.Context(), spillway.Request{Key: "k"})
+	var rej *spillway.Rejection
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, ReasonLost, rej.Reason)
+	require.False(t, rej.OverQuota)
+	require.ErrorAs(t, l.Wait(t.Context(), "k", 1), &rej)
+	require.Equal(t, ReasonLost, rej.Reason)
+}
+
+// A refusal from memory costs no allocation, like those of limits that ask nobody.
+func TestRefusalsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: allocations are not counted under the race detector")
+	}
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour)})}})
+	r := spillway.Request{Key: "k"}
+	for range 2 {
+		_, _ = l.Admit(t.Context(), r)
+	}
+	ctx := t.Context()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if _, err := l.Admit(ctx, r); err == nil {
+			t.Fatal("admitted")
+		}
+	}))
+}
+
+func TestWait(t *testing.T) {
+	client := server(t)
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(100, 1)}})
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 11 {
+		wg.Go(func() {
+			if err := l.Wait(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.GreaterOrEqual(t, time.Since(begin), 100*ms)
+	require.Empty(t, l.turns)
+	require.Less(t, commandCalls(t, client, "evalsha"), int64(60), "only one of those who wait asks Redis")
+	require.NoError(t, l.Wait(t.Context(), "k", 0))
+}
+
+func TestWaitGivesUp(t *testing.T) {
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour)})}})
+	require.NoError(t, l.Wait(t.Context(), "k", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var rej *spillway.Rejection
+	require.ErrorAs(t, l.Wait(ctx, "k", 1), &rej)
+	require.Equal(t, limiter.ReasonDeadline, rej.Reason)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	errs := make(chan error)
+	for range 3 {
+		go func() { errs <- l.Wait(ctx, "k", 1) }()
+	}
+	cancel()
+	for range 3 {
+		require.ErrorIs(t, <-errs, context.Canceled)
+	}
+	require.Empty(t, l.turns)
+	require.ErrorIs(t, l.Wait(ctx, "k", 1), context.Canceled)
+}
+
+func TestStepsTellNoWaitTooShort(t *testing.T) {
+	for _, d := range []time.Duration{1, tick - 1, tick, tick + 1, time.Second, time.Hour + 1, 10 * 366 * 24 * time.Hour, 1<<63 - 1} {
+		row, col, told := step(d)
+		require.GreaterOrEqual(t, uint64(told), uint64(d))
+		require.LessOrEqual(t, uint64(told), uint64(d)+uint64(d)/fine+uint64(tick))
+		require.Less(t, row, rows)
+		require.Less(t, col, fine)
+	}
+	r := newRejections("p", "r", true)
+	require.Same(t, r.after(time.Second), r.after(time.Second-1))
+	require.Equal(t, time.Second, r.after(time.Second).RetryAfter)
+	require.Zero(t, r.after(0).RetryAfter)
+}
+
+func TestNearLimit(t *testing.T) {
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour})}})
+	for range 12 {
+		_, err := l.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+	}
+	s := l.Stats()
+	require.Equal(t, int64(2), s.Near)
+	require.Equal(t, int64(10), s.Admitted)
+	require.Equal(t, int64(2), s.Refused)
+	require.Equal(t, "limit", s.Name)
+}
+
