@@ -54,22 +54,56 @@ func renderOverload(s *settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var commands []string
-	for _, c := range overloadCommands(s.quick) {
-		commands = append(commands, strings.Join(c.show(), " "))
-	}
 	var b strings.Builder
-	b.WriteString(measured(when, commands...))
+	b.WriteString(measured(when, overloadWords(s.quick)...))
+	below := slices.DeleteFunc(slices.Clone(all), func(r served) bool { return r.Load > 1 })
 	for _, w := range works {
 		picture := "overload-" + w.Work + ".svg"
-		rows := slices.DeleteFunc(slices.Clone(all), func(r served) bool { return r.Work != w.Work })
+		rows := slices.DeleteFunc(slices.Clone(all), func(r served) bool { return r.Work != w.Work || r.Load <= 1 })
 		if err := os.WriteFile(filepath.Join(s.out, picture), []byte(draw(rows)), 0o644); err != nil { //nolint:gosec // documentation
 			return "", err
 		}
 		fmt.Fprintf(&b, "### %s\n\n%s. The bare server carries %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
 			w.Capacity, w.Work, picture, overloadTable(rows))
 	}
+	if len(below) > 0 {
+		fmt.Fprintf(&b, "### Below the capacity\n\nRefused at %g times the capacity, in percent of the requests:\n\n%s\n", below[0].Load, belowTable(works, below))
+	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// overloadWords are the commands of one work, for all of them.
+func overloadWords(quick bool) (out []string) {
+	for _, c := range overloadCommands(quick) {
+		words := strings.Join(c.show(), " ")
+		words = words[:strings.Index(words, " -json")]
+		if strings.Contains(words, "-works cpu ") {
+			out = append(out, strings.Replace(words, "-works cpu ", "-works WORK ", 1))
+		}
+	}
+	return out
+}
+
+// belowTable has a line for each guard and a column for each work.
+func belowTable(works []measuredWork, rows []served) string {
+	head := []string{"guard"}
+	for _, w := range works {
+		head = append(head, w.Work)
+	}
+	var lines [][]string
+	for _, guard := range guards(rows) {
+		line := []string{guard}
+		for _, w := range works {
+			i := slices.IndexFunc(rows, func(r served) bool { return r.Guard == guard && r.Work == w.Work })
+			if i < 0 {
+				line = append(line, "")
+				continue
+			}
+			line = append(line, hundredth(&rows[i].Shed, 1))
+		}
+		lines = append(lines, line)
+	}
+	return table(1, head, lines)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -118,22 +152,21 @@ func find(rows []served, guard string, load float64) (served, bool) {
 	return rows[i], true
 }
 
-// overloadTable has a line for each guard and for each load a column of what it kept.
+// overloadTable has a line for each guard and for each load what it kept.
 func overloadTable(rows []served) string {
 	head := []string{"guard"}
 	for _, load := range loads(rows) {
-		head = append(head, fmt.Sprintf("%g×: goodput", load), "of best fixed", "p99 ms", "refused", "refusal p99 ms")
+		head = append(head, fmt.Sprintf("%g×: goodput", load), "of best fixed", "p99 ms", "refusal p99 ms")
 	}
 	var lines [][]string
 	for _, guard := range guards(rows) {
 		line := []string{guard}
 		for _, load := range loads(rows) {
-			r, ok := find(rows, guard, load)
-			if !ok {
-				line = append(line, "", "", "", "", "")
-				continue
+			if r, ok := find(rows, guard, load); ok {
+				line = append(line, fmt.Sprintf("%.2f", r.Goodput), number(r.OfBestFixed, 2), number(r.P99, 0), number(r.RefusedP99, 0))
+			} else {
+				line = append(line, "", "", "", "")
 			}
-			line = append(line, fmt.Sprintf("%.2f", r.Goodput), number(r.OfBestFixed, 2), number(r.P99, 0), percent(&r.Shed, 0), number(r.RefusedP99, 0))
 		}
 		lines = append(lines, line)
 	}

@@ -37,22 +37,36 @@ func microCommands(quick bool) []command {
 	return []command{{"micro.txt", words, true}}
 }
 
-// A run of all works takes half an hour; one for each work leaves figures behind if a later one fails.
+// The guards that are compared. The bare server is measured by itself: it has to be replaced after every load.
+const compared = "spillway,go-zero,aegis,failsafe,gradient2,vegas,rate:1"
+
+// overloadCommands has a command for each work and load, since the yardstick needs no more, and what goes wrong then costs
+// a minute; and one for what is refused below the capacity.
 func overloadCommands(quick bool) (out []command) {
+	const program, length = "go run ./bench/overload", "-seconds 5 -settle 1 -json FILE"
+	if quick {
+		words := program + " -guards spillway,fixed:8 -works cpu -loads 2 -seconds 1 -settle 0 -bound 10 -json FILE"
+		return []command{{"overload-cpu.json", words, false}}
+	}
 	for _, work := range []string{"cpu", "cpusolid", "io", "db"} {
-		words := fmt.Sprintf("go run ./bench/overload -works %s -guards %s -loads 2,5,10 -seconds 6 -json FILE", work, overloadGuards)
-		if quick {
-			words = fmt.Sprintf("go run ./bench/overload -works %s -guards spillway,fixed:8 -loads 2 -seconds 1 -settle 0 -bound 10 -json FILE", work)
+		for _, load := range []string{"2", "5", "10"} {
+			words := fmt.Sprintf("%s -guards %s -works %s -loads %s %s", program, compared, work, load, length)
+			out = append(out, command{fmt.Sprintf("overload-%s-%s.json", work, load), words, false})
 		}
-		out = append(out, command{"overload-" + work + ".json", words, false})
+		words := fmt.Sprintf("%s -guards none,%s -works %s -loads 0.9 -sweep none %s", program, compared, work, length)
+		out = append(out, command{fmt.Sprintf("overload-%s-below.json", work), words, false})
+		words = fmt.Sprintf("%s -guards none -works %s -loads 2,5,10 -sweep none %s", program, work, length)
+		out = append(out, command{fmt.Sprintf("overload-%s-none.json", work), words, false})
 	}
 	return out
 }
 
-const overloadGuards = "none,spillway,go-zero,aegis,failsafe,gradient2,vegas,rate:1"
-
-func virtualCommands(bool) []command {
-	return []command{{"virtual.json", "go test ./bench/virtual -count=1 -run Figures -json-out FILE", false}}
+func virtualCommands(quick bool) []command {
+	words := "go test ./bench/virtual -count=1 -run Figures -json-out FILE"
+	if quick {
+		words += " -brief"
+	}
+	return []command{{"virtual.json", words, false}}
 }
 
 // The scenarios of package sim, and the load that those step to.

@@ -21,7 +21,10 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-var jsonOut = flag.String("json-out", "", "play everything, and write the figures to this `FILE`")
+var (
+	jsonOut = flag.String("json-out", "", "play everything, and write the figures to this `FILE`")
+	brief   = flag.Bool("brief", false, "with -json-out: play a little only")
+)
 
 // A figure is one policy's result, as examples/simulate writes it. What there is nothing to tell of is null.
 type figure struct {
@@ -146,7 +149,7 @@ func TestFigures(t *testing.T) {
 		Results []figure `json:"results"`
 	}
 	all := plays()
-	if *jsonOut == "" {
+	if *jsonOut == "" || *brief {
 		all = []play{{within(sim.Step(5), time.Second), 5}}
 	}
 	for _, p := range all {
