@@ -75,8 +75,7 @@ func renderOverload(s *settings) (string, error) {
 // overloadWords are the commands of one work, for all of them.
 func overloadWords(quick bool) (out []string) {
 	for _, c := range overloadCommands(quick) {
-		words := strings.Join(c.show(), " ")
-		words = words[:strings.Index(words, " -json")]
+		words, _, _ := strings.Cut(strings.Join(c.show(), " "), " -json")
 		if strings.Contains(words, "-works cpu ") {
 			out = append(out, strings.Replace(words, "-works cpu ", "-works WORK ", 1))
 		}

@@ -182,13 +182,6 @@ func number(v *float64, digits int) string {
 	return fmt.Sprintf("%.*f", digits, *v)
 }
 
-func percent(v *float64, digits int) string {
-	if v == nil {
-		return "-"
-	}
-	return hundredth(v, digits) + " %"
-}
-
 // hundredth is a fraction in percent, without the sign.
 func hundredth(v *float64, digits int) string {
 	if v == nil {
