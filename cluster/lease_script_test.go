@@ -67,7 +67,7 @@ func (p *leasePair) step() {
 	case k < 3 && len(n.replies) > 0: // the same message once more
 		p.sync(n)
 	case k < 7:
-		a, tokens := p.args(n), 1+p.rng.Int64N(30)
+		a, tokens := p.args(n), p.rng.Int64N(30)-5
 		got, err := readTaken(p.call(a.take(tokens)))
 		require.NoError(p.t, err)
 		ok, left, wait := p.model.Take(p.now, &p.cfg, n.id, float64(tokens))

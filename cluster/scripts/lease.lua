@@ -184,7 +184,7 @@ local function sync()
   local grant = max(min(min(want, level * weight) + head * weight, rate - others), 0)
   if now < learn then grant = min(grant, use) end
   local gift, more, room = 0, max(grant, use) - old, rate - used
-  if more > 0 and room > 0 and now >= learn then
+  if more > 0 and room > rate * 1e-9 and now >= learn then
     gift = free * min(more / room, 1)
     free = free - gift
   end
@@ -218,7 +218,7 @@ local function take()
   accrue()
   local taken, wait, learning = 0, 0, 0
   if free >= n then
-    free, taken = free - n, 1
+    free, taken = min(free - n, poolsize()), 1
   else
     wait = -1
     local gain = poolrate()

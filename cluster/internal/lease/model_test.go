@@ -79,7 +79,9 @@ func (w *world) join() {
 
 func (w *world) someDemand() float64 { return []float64{0, 1, 30, 200, 1000, 3000}[w.rng.IntN(6)] }
 
-func (n *worldNode) clock(now time.Duration) time.Duration { return time.Duration(float64(now) * n.rate) }
+func (n *worldNode) clock(now time.Duration) time.Duration {
+	return time.Duration(float64(now) * n.rate)
+}
 
 // serverNow is the clock of the table, which runs right but may be set.
 func (w *world) serverNow() float64 { return 1e15 + float64(w.now/time.Microsecond) + w.skew }

@@ -8,7 +8,10 @@ import (
 // A Node is what one process keeps of a limit. Its methods are called by one goroutine at a time; those of its Bucket by any.
 // Times are monotonic, from any beginning.
 type Node struct {
+	// Bucket decides while the node has a lease, and when one has ended without a word.
 	Bucket Bucket
+	// Alone decides for a node without a lease that gets no answer.
+	Alone  Bucket
 	cfg    *Config
 	id     string
 	demand Demand
@@ -23,6 +26,7 @@ type Node struct {
 	nodes    int
 	hungry   bool // somebody gets less than it wants
 	eager    bool // another sync soon brings more to this node or to others
+	seeking  bool // it asks for a lease
 	leased   bool // it has had a grant, or was told that there is nothing for it
 
 	sampled, syncedAt, due time.Duration
@@ -32,15 +36,24 @@ type Node struct {
 	waiting                bool
 }
 
-// NewNode returns a node that goes by the policy on loss until it has a lease.
+// NewNode returns a node without a lease.
 func NewNode(c *Config, id string, now time.Duration, rng *rand.Rand) *Node {
 	n := &Node{cfg: c, id: id, rng: rng, sampled: now, syncedAt: now - c.Interval, due: now, nodes: max(c.Nodes, 1)}
-	n.Bucket.set(now, n.without(), c.Burst/float64(n.nodes))
+	n.Bucket.terms.Store(nothing())
+	n.Alone.set(now, n.without(), c.Burst/float64(n.nodes))
 	return n
 }
 
+// nothing returns the terms of a node that has no lease.
+func nothing() *Terms { return &Terms{Until: Forever} }
+
 // SetNodes tells how many nodes there are, as somebody else has heard.
-func (n *Node) SetNodes(nodes int) { n.nodes = max(nodes, 1) }
+func (n *Node) SetNodes(now time.Duration, nodes int) {
+	if nodes = max(nodes, 1); nodes != n.nodes {
+		n.nodes = nodes
+		n.Alone.set(now, n.without(), 0)
+	}
+}
 
 // without returns the terms of a node that has no lease and nothing to hold.
 func (n *Node) without() *Terms {
@@ -64,7 +77,9 @@ func (n *Node) lease(rate float64, until time.Duration) *Terms {
 }
 
 // early is the least time between two syncs.
-func (n *Node) early() time.Duration { return min(max(n.cfg.Interval/4, 50*time.Millisecond), n.cfg.Interval) }
+func (n *Node) early() time.Duration {
+	return min(max(n.cfg.Interval/4, 50*time.Millisecond), n.cfg.Interval)
+}
 
 // Observe tells what was asked for since the last call of Observe or Begin, and returns when to come again. It asks for an
 // early sync if what was asked for differs from what the lease was made for.
@@ -101,7 +116,7 @@ func (n *Node) Begin(now time.Duration, tokens float64) *Request {
 	}
 	n.want = min(n.demand.Rate(), n.cfg.Rate)
 	n.shrink(now)
-	n.seq++
+	n.nextSeq(now)
 	n.syncedAt, n.asked, n.waiting, n.eager = now, now, true, false
 	n.due = now + n.jitter(n.cfg.Interval)
 	q := &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Ack: n.ack, Want: n.want, Has: n.has, Weight: n.weight()}
@@ -138,14 +153,16 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 		return false
 	}
 	n.waiting, n.failures = false, 0
-	n.nodes, n.hungry = max(r.Nodes, 1), r.Hungry
+	n.SetNodes(now, r.Nodes)
+	n.hungry = r.Hungry
 	live := now < n.expiry
 	before := n.has
 	n.epoch, n.ack, n.grant, n.has = r.Epoch, n.seq, r.Grant, r.Grant
-	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.Term))
 	if r.Learning && r.Grant == 0 && !live {
+		n.expiry = 0
 		return true // the table does not know yet: go on as without it
 	}
+	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.Term))
 	n.leased = true
 	n.Bucket.set(now, n.lease(r.Grant, n.expiry), r.Gift)
 	n.eager = r.Hungry && live && r.Grant < 0.95*before || // others wait for this node to acknowledge
@@ -161,11 +178,27 @@ func (n *Node) Fail(now time.Duration) {
 	n.due = now + n.jitter(pause)
 }
 
+// nextSeq counts on, and not below the µs, so that a node that is made anew under the same id goes on where it was.
+func (n *Node) nextSeq(now time.Duration) { n.seq = max(n.seq+1, uint64(max(now, 0)/time.Microsecond)) }
+
+// Skip forgets what was asked for up to now: somebody else decided about it.
+func (n *Node) Skip(now time.Duration) { n.sampled, n.count = now, 0 }
+
+// Seek has a node without a lease ask for one from now on. The tokens were asked for since the last Skip.
+func (n *Node) Seek(now time.Duration, tokens float64) {
+	n.seeking, n.due, n.failures = true, now, 0
+	n.count += tokens
+}
+
+// Seeking reports whether the node asks for a lease, or has one.
+func (n *Node) Seeking() bool { return n.seeking }
+
 // Release stops the use of the lease, and returns the request that tells the table.
 func (n *Node) Release(now time.Duration) *Request {
-	n.seq++
-	n.waiting, n.leased, n.grant, n.has, n.ack, n.expiry = false, false, 0, 0, 0, 0
-	n.Bucket.set(now, n.without(), 0)
+	n.nextSeq(now)
+	n.waiting, n.leased, n.seeking = false, false, false
+	n.grant, n.has, n.ack, n.expiry = 0, 0, 0, 0
+	n.Bucket.terms.Store(nothing())
 	return &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
 }
 
@@ -182,7 +215,7 @@ func (n *Node) Leased() bool { return n.leased }
 // View is a snapshot of a node.
 type View struct {
 	Epoch       string
-	Grant, Want float64
+	Grant, Want float64 // tokens per second
 	Nodes       int
 	Hungry      bool
 	Failures    int

@@ -148,7 +148,7 @@ func (e *Entry) held(q *Request, now float64) (use, exp float64) {
 // gift moves tokens of the pool along with a rate that moves from the pool to a node.
 func (t *Table) gift(c *Config, more float64) float64 {
 	room := c.Rate - t.Used
-	if more <= 0 || room <= 0 || t.Last < t.Learn {
+	if more <= 0 || room <= c.Rate*1e-9 || t.Last < t.Learn {
 		return 0
 	}
 	g := t.Free * min(more/room, 1)
@@ -174,13 +174,13 @@ func (t *Table) Release(now float64, c *Config, q *Request) {
 	}
 }
 
-// Take takes n tokens of those that nobody has leased. If there are not enough, it returns in how many µs there are, or -1
+// Take takes n tokens of those that nobody has leased, or gives back -n. If there are not enough, it returns in how many µs there are, or -1
 // if never.
 func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, left, wait float64) {
 	t.open(now, c, node, 0)
 	t.accrue(now, c)
 	if t.Free >= n {
-		t.Free -= n
+		t.Free = min(t.Free-n, t.poolSize(c))
 		return true, math.Floor(t.Free), 0
 	}
 	wait = -1

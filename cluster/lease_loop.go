@@ -1,0 +1,308 @@
+package cluster
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/lease"
+)
+
+const (
+	// maxBatch is how many leases are renewed in one pipeline.
+	maxBatch = 256
+	// worthwhile is how many tokens an interval must have for a lease to begin, twice what it takes to go on.
+	worthwhile = 2 * lease.MinTokens
+)
+
+// A leaseLoop renews the leases of a Quota: one goroutine, at most one request under way for a key.
+type leaseLoop struct {
+	q    *Quota
+	keys keyHeap
+	due  []*quotaKey
+}
+
+// keyHeap has the key to look at first on top.
+type keyHeap []*quotaKey
+
+func (h keyHeap) Len() int           { return len(h) }
+func (h keyHeap) Less(i, j int) bool { return h[i].look < h[j].look }
+func (h keyHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push adds a key.
+func (h *keyHeap) Push(x any) {
+	k := x.(*quotaKey) //nolint:forcetypeassert // nothing else is pushed
+	k.place = len(*h)
+	*h = append(*h, k)
+}
+
+// Pop removes the last key.
+func (h *keyHeap) Pop() any {
+	old := *h
+	k := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	k.place = -1
+	return k
+}
+
+func newLeaseLoop(q *Quota) *leaseLoop { return &leaseLoop{q: q} }
+
+// run renews leases until the quota is closed, and then gives all back.
+func (l *leaseLoop) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := l.q.now()
+		l.round(now)
+		wait := time.Hour
+		if len(l.keys) > 0 {
+			wait = max(l.keys[0].look-l.q.now(), 0)
+		}
+		timer.Reset(wait)
+		select {
+		case <-l.q.quit:
+			l.releaseAll()
+			return
+		case <-l.q.fresh.wake:
+			for _, k := range l.q.fresh.take() {
+				l.insert(k)
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+// insert enters a key that is new, or looks at a known one at once.
+func (l *leaseLoop) insert(k *quotaKey) {
+	if k.place >= 0 {
+		k.look = l.q.now()
+		heap.Fix(&l.keys, k.place)
+	} else if l.q.known(k.key) == k {
+		heap.Push(&l.keys, k)
+	}
+}
+
+// round looks at the keys whose time has come.
+func (l *leaseLoop) round(now time.Duration) {
+	for len(l.keys) > 0 && l.keys[0].look <= now && len(l.due) < maxBatch {
+		k := l.keys[0]
+		sync, forget := l.visit(k, now)
+		switch {
+		case forget:
+			heap.Pop(&l.keys)
+			l.q.forget(k)
+			continue
+		case sync:
+			l.due = append(l.due, k)
+			k.look = now + l.q.cfg.Interval // until the reply says better
+		}
+		k.look = max(k.look, now+time.Millisecond)
+		heap.Fix(&l.keys, 0)
+	}
+	if len(l.due) > 0 {
+		l.renew(l.due)
+		clear(l.due)
+		l.due = l.due[:0]
+	}
+}
+
+// visit says what is to be done about a key, and sets when to look again.
+func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
+	cfg := &l.q.cfg
+	asked := float64(k.offered.Load() - k.counted)
+	k.counted += int64(asked)
+	if asked > 0 {
+		k.usedAt = now
+	}
+	if dt := now - k.looked; dt > 0 {
+		k.rate = asked / dt.Seconds()
+	}
+	k.looked = now
+	idle := now-k.usedAt > 2*cfg.Term
+	if !k.local.Load() && !k.node.Seeking() {
+		k.look = now + cfg.Interval
+		if idle {
+			return false, true
+		}
+		if l.promotes(k, asked) {
+			k.lowSince = now
+			k.node.Seek(now, asked)
+			return true, false
+		}
+		k.node.Skip(now)
+		return false, false
+	}
+	if l.worth(k, now) && !idle {
+		k.look = k.node.Observe(now, asked)
+		return now >= k.node.Due(), false
+	}
+	l.release(k, now)
+	k.look = now + cfg.Interval
+	return false, idle
+}
+
+// promotes reports whether a key that is decided in Redis had better have a lease.
+func (l *leaseLoop) promotes(k *quotaKey, asked float64) bool {
+	cfg := &l.q.cfg
+	dry := k.dry.Swap(false)
+	share := cfg.Rate * cfg.Interval.Seconds() / float64(max(l.q.nodes.Load(), 1))
+	return share >= worthwhile && (asked >= worthwhile || k.rate*cfg.Interval.Seconds() >= worthwhile || dry && asked > 0)
+}
+
+// worth reports whether a lease is worth its renewal. It has to be found not to be so for some time.
+func (l *leaseLoop) worth(k *quotaKey, now time.Duration) bool {
+	cfg := &l.q.cfg
+	v := k.node.View()
+	few := cfg.Rate*cfg.Interval.Seconds()/float64(v.Nodes) < lease.MinTokens
+	if !few && (v.Hungry || k.rate*cfg.Interval.Seconds() >= 1) {
+		k.lowSince = now
+	}
+	return now-k.lowSince <= 2*cfg.Term
+}
+
+// renew asks Redis for the leases of keys in one pipeline.
+func (l *leaseLoop) renew(keys []*quotaKey) {
+	q := l.q
+	commands := make([][]any, len(keys))
+	for i, k := range keys {
+		commands[i] = q.script.command(k.names, q.args.sync(k.node.Begin(q.now(), 0)))
+	}
+	replies, errs := q.sync.runAll(q.script, commands)
+	now := q.now()
+	for i, k := range keys {
+		q.tally.syncs.Add(1)
+		var r lease.Reply
+		err := errs[i]
+		if err == nil {
+			r, err = readSync(replies[i])
+		}
+		if err == nil && !k.node.Apply(now, &r) {
+			err = errLate
+		}
+		if err != nil {
+			q.tally.failures.Add(1)
+			k.node.Fail(now)
+		} else {
+			q.nodes.Store(int64(max(r.Nodes, 1)))
+		}
+		k.local.Store(k.node.Leased())
+		k.view.Store(&leaseView{View: k.node.View(), err: err})
+		k.look = min(k.node.Due(), now+max(q.cfg.Interval/4, minInterval))
+		if k.place >= 0 {
+			heap.Fix(&l.keys, k.place)
+		}
+	}
+}
+
+// errLate tells that a lease was granted too late to be used.
+var errLate = &RedisError{Reason: ReasonTimeout, Err: errors.New("the reply came too late, or was to another request")}
+
+// release gives a lease back. If that message is lost, the lease ends by itself.
+func (l *leaseLoop) release(k *quotaKey, now time.Duration) {
+	k.local.Store(false)
+	req := k.node.Release(now)
+	k.node.Skip(now)
+	k.view.Store(&leaseView{View: k.node.View()})
+	_, _ = l.q.sync.runAll(l.q.script, [][]any{l.q.script.command(k.names, l.q.args.release(req))})
+}
+
+// releaseAll gives all leases back, in as few messages as it takes.
+func (l *leaseLoop) releaseAll() {
+	q := l.q
+	var commands [][]any
+	flush := func() (lost bool) {
+		_, errs := q.sync.runAll(q.script, commands)
+		lost = len(errs) > 0 && errs[0] != nil
+		commands = nil
+		return lost
+	}
+	lost := false
+	for _, k := range l.keys {
+		if !k.local.Load() && !k.node.Seeking() {
+			continue
+		}
+		k.local.Store(false)
+		commands = append(commands, q.script.command(k.names, q.args.release(k.node.Release(q.now()))))
+		if len(commands) == maxBatch && !lost {
+			lost = flush()
+		}
+	}
+	if len(commands) > 0 && !lost {
+		flush()
+	}
+}
+
+// runAll runs a script many times in one pipeline, with one deadline and one judgement by the breaker. Each command was made by
+// [script.command], and may have run if its error does not say otherwise.
+func (c *conn) runAll(s *script, commands [][]any) (replies []any, errs []error) {
+	replies, errs = make([]any, len(commands)), make([]error, len(commands))
+	fail := func(err error) ([]any, []error) {
+		for i := range errs {
+			errs[i] = err
+		}
+		return replies, errs
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	r := spillway.Request{Arrived: time.Now()}
+	ticket, err := c.brk.Admit(ctx, r)
+	if err != nil {
+		return fail(&RedisError{Reason: ReasonBreaker, Err: err})
+	}
+	outcome := spillway.Failure
+	defer func() { c.brk.Done(r, ticket, spillway.Result{Outcome: outcome, Latency: time.Since(r.Arrived)}) }()
+	pipes, ok := c.client.(interface{ Pipeline() redis.Pipeliner })
+	if !ok {
+		pipes = c.raw
+	}
+	again := c.pipeline(ctx, pipes, commands, replies, errs, nil)
+	if len(again) > 0 {
+		for _, i := range again {
+			commands[i] = s.withSource(commands[i])
+		}
+		c.pipeline(ctx, pipes, commands, replies, errs, again)
+	}
+	for i, err := range errs {
+		if err == nil {
+			outcome = spillway.Success
+			continue
+		}
+		_, errs[i] = c.judge(ctx, r.Arrived, err)
+	}
+	return replies, errs
+}
+
+// pipeline runs those commands that only lists, or all, and returns those whose script the server does not know.
+func (c *conn) pipeline(
+	ctx context.Context, pipes interface{ Pipeline() redis.Pipeliner }, commands [][]any, replies []any, errs []error, only []int,
+) (again []int) {
+	pipe := pipes.Pipeline()
+	cmds := make([]*redis.Cmd, len(commands))
+	for i, command := range commands {
+		if only == nil {
+			cmds[i] = pipe.Do(ctx, command...)
+		}
+	}
+	for _, i := range only {
+		cmds[i] = pipe.Do(ctx, commands[i]...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, cmd := range cmds {
+		if cmd == nil {
+			continue
+		}
+		replies[i], errs[i] = cmd.Result()
+		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "NOSCRIPT") {
+			again = append(again, i)
+		}
+	}
+	return again
+}

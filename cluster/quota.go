@@ -1,0 +1,230 @@
+package cluster
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/cluster/internal/lease"
+	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// A Quota is a rate that holds for all processes together, for each key, and that each process decides about by itself: it
+// leases a part of the rate from Redis for a moment, and renews the lease a few times per second in the background. A decision
+// takes well under a microsecond, and asks nobody.
+//
+// Parts are fair: what a process does not want goes to those that want more, and of those none gets more than another (weighted
+// max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost × the
+// number of processes pass in any time d, whatever messages are lost, late or repeated, whichever process dies, and also when
+// Redis loses its memory. OnLoss says what happens when Redis stays silent for longer than a lease lasts.
+//
+// Keys that are asked about seldom, and limits of less than two tokens per process and Interval, are not leased: then each
+// request takes its tokens from those that nobody has leased, in Redis, in one round trip, as with a [Limit]. That goes by
+// itself, in both directions. So a Quota is a [spillway.Queuer], whose Admit blocks for up to Timeout at the first requests
+// of a key, but never for a key that is leased.
+//
+// It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]. All methods may be called concurrently.
+type Quota struct {
+	cfg    lease.Config
+	name   string
+	shared bool
+	id     string
+	conn   *conn // of requests
+	sync   *conn // of the background
+	script *script
+	args   leaseArgs
+	names  keyNames
+	base   time.Time
+	keys   quotaTable
+	late   *quotaKey // for keys that have no place in the table
+	reject *rejections
+	lost   *rejections
+	nodes  atomic.Int64 // as far as known
+	tally  quotaTally
+	fresh  freshKeys
+	quit   chan struct{}
+	closed sync.Once
+	loop   sync.WaitGroup
+	rounds *leaseLoop
+}
+
+// QuotaOptions tune a [Quota]. Client, Rate and Nodes have to be set; Nodes not if OnLoss is Open or Closed.
+type QuotaOptions struct {
+	// Client is the way to Redis: a single server, a failover pair or a cluster. A cluster or ring must be made with
+	// ContextTimeoutEnabled. The caller closes it, after the Quota.
+	Client redis.UniversalClient
+	// Rate is what all processes together let through of each key. Tokens must be positive.
+	Rate limiter.Rate
+	// Burst is how many tokens may pass at once, and the greatest cost that can pass. Each process has a part of it, in
+	// proportion to its part of the rate. What a process cannot use within Burst divided by the rate is lost, so less than
+	// 50 ms worth of tokens costs throughput on busy machines. If Burst is 0, it is Rate.Tokens.
+	Burst int
+	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rate,
+	// Burst, Interval and Term. It may not contain braces or colons. If Name is empty, it is "quota".
+	Name string
+	// Prefix is what all keys in Redis begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	Prefix string
+	// Whole has all requests count together, whatever their Key.
+	Whole bool
+	// Weight is how much this process gets, compared with others, when there is not enough for all. If Weight is 0, it is 1.
+	Weight float64
+
+	// Interval is how often a lease is renewed, at least 50 ms and at most 1 min. If Interval is 0, it is 200 ms.
+	Interval time.Duration
+	// Term is how long a lease lasts, at least 3 times the Interval. If Term is 0, it is 3 times the Interval.
+	Term time.Duration
+	// Reclaim is how much longer than its term the lease of a process that vanished stays reserved. With at least Grace, no
+	// process that holds a lease without contact to Redis ever uses what others were given. If Reclaim is 0, it is given to
+	// others when the term is over.
+	Reclaim time.Duration
+
+	// OnLoss is what decides while Redis gives no answer. If OnLoss is 0, it is HoldLease.
+	OnLoss OnLoss
+	// Grace is how long HoldLease keeps the last grant. If Grace is 0, it is 30 s.
+	Grace time.Duration
+	// Nodes is by how many processes the rate is divided to share it, at most 65536, before Redis has told how many there are.
+	Nodes int
+	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
+	Timeout time.Duration
+	// Breaker tunes the breakers that keep calls from a Redis that does not answer, as in [LimitOptions].
+	Breaker *breaker.Options
+	// MaxKeys bounds the keys that are kept, each in some 700 bytes, at most 2^24. Those beyond are decided in Redis, one by
+	// one. If MaxKeys is 0, it is 65536.
+	MaxKeys int
+}
+
+const (
+	defaultInterval = 200 * time.Millisecond
+	minInterval     = 50 * time.Millisecond
+	defaultGrace    = 30 * time.Second
+	defaultQuota    = 1 << 16
+	maxQuotaKeys    = 1 << 24
+)
+
+// NewQuota returns a Quota, and does not ask Redis. The error names the field that cannot be right.
+func NewQuota(o *QuotaOptions) (*Quota, error) {
+	var opts QuotaOptions
+	if o != nil {
+		opts = *o
+	}
+	opts.setDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("cluster: Quota: %w", err)
+	}
+	q := &Quota{
+		cfg: opts.config(), name: opts.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
+		names: newKeyNames(&opts), base: time.Now(), quit: make(chan struct{}),
+		reject: newRejections(opts.Name, limiter.ReasonRate, true), lost: newRejections(opts.Name, ReasonLost, false),
+	}
+	var err error
+	if q.conn, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker}); err != nil {
+		return nil, err
+	}
+	if q.sync, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: q.cfg.Timeout, breaker: opts.Breaker}); err != nil {
+		return nil, err
+	}
+	q.args = newLeaseArgs(q.id, &q.cfg)
+	q.nodes.Store(int64(q.cfg.Nodes))
+	q.keys.make(opts.MaxKeys)
+	q.fresh.wake = make(chan struct{}, 1)
+	q.late = q.newKey("")
+	q.rounds = newLeaseLoop(q)
+	q.loop.Go(q.rounds.run)
+	return q, nil
+}
+
+func (o *QuotaOptions) setDefaults() {
+	o.Name, o.Prefix = orDefault(o.Name, "quota"), orDefault(o.Prefix, "spillway")
+	o.Burst = cmp.Or(o.Burst, o.Rate.Tokens)
+	o.Weight = cmp.Or(o.Weight, 1)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Term = cmp.Or(o.Term, 3*o.Interval)
+	o.OnLoss = cmp.Or(o.OnLoss, HoldLease)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	o.MaxKeys = cmp.Or(o.MaxKeys, defaultQuota)
+}
+
+func (o *QuotaOptions) validate() error {
+	switch {
+	case o.Rate.Tokens < 1 || o.Rate.Tokens > maxTokens/1000:
+		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", o.Rate.Tokens)
+	case o.Rate.Per <= 0:
+		return fmt.Errorf("Rate.Per must be positive, got %v", o.Rate.Per)
+	case o.Burst < 1 || int64(o.Burst) > maxTokens/1000:
+		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Burst)
+	case !(o.Weight >= 1e-6 && o.Weight <= 1e6):
+		return fmt.Errorf("Weight must be in 1e-6..1e6, got %v", o.Weight)
+	case o.Interval < minInterval || o.Interval > maxTimeout:
+		return fmt.Errorf("Interval must be in %v..%v, got %v", minInterval, maxTimeout, o.Interval)
+	case o.Term < 3*o.Interval || o.Term > time.Hour:
+		return fmt.Errorf("Term must be in 3 intervals..1h, got %v", o.Term)
+	case o.Reclaim < 0 || o.Reclaim > time.Hour:
+		return fmt.Errorf("Reclaim must be in 0..1h, got %v", o.Reclaim)
+	case o.OnLoss > Closed:
+		return fmt.Errorf("OnLoss must be HoldLease, Share, Open or Closed, got %v", o.OnLoss)
+	case o.Grace < 0 || o.Grace > maxMemory:
+		return fmt.Errorf("Grace must be in 0..%v, got %v", maxMemory, o.Grace)
+	case o.Nodes == 0 && o.OnLoss <= Share:
+		return errors.New("Nodes must be set to share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
+	case o.Nodes < 0 || o.Nodes > maxNodes:
+		return fmt.Errorf("Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
+	case o.MaxKeys < 1 || o.MaxKeys > maxQuotaKeys:
+		return fmt.Errorf("MaxKeys must be in 1..%d, got %d", maxQuotaKeys, o.MaxKeys)
+	}
+	if err := validateName("Name", o.Name, "{}:"); err != nil {
+		return err
+	}
+	return validateName("Prefix", o.Prefix, "{}")
+}
+
+// config returns what the state machines need to know.
+func (o *QuotaOptions) config() lease.Config {
+	loss := map[OnLoss]lease.Loss{HoldLease: lease.Hold, Share: lease.Share, Open: lease.Open, Closed: lease.Closed}
+	return lease.Config{
+		Rate: float64(o.Rate.Tokens) / o.Rate.Per.Seconds(), Burst: float64(o.Burst), Interval: o.Interval, Term: o.Term,
+		Reclaim: o.Reclaim, Timeout: max(o.Interval*3/2, DefaultTimeout), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
+		Nodes: max(o.Nodes, 1),
+	}
+}
+
+// newNodeID returns 128 random bits: a process that is started again inherits nothing.
+func newNodeID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// Close gives all leases back and ends the goroutine. It takes up to one and a half intervals if Redis does not answer. A
+// Quota that is closed goes on in Redis, one request at a time. Closing twice does nothing.
+func (q *Quota) Close() {
+	q.closed.Do(func() { close(q.quit) })
+	q.loop.Wait()
+}
+
+// now returns the time since the quota was made, by the monotonic clock.
+func (q *Quota) now() time.Duration { return time.Since(q.base) }
+
+// at returns the time of a request. A time without a monotonic reading comes from a wall clock, which may be off by hours, or
+// from somebody who made it up: then this process's own clock counts.
+func (q *Quota) at(t time.Time) time.Duration {
+	if t == t.Round(0) { //nolint:staticcheck // equal only if there is no monotonic reading to strip
+		return q.now()
+	}
+	return min(max(t.Sub(q.base), 0), math.MaxInt64>>8)
+}
+
+// A quotaTally counts for all keys together what is not counted for each.
+type quotaTally struct {
+	direct, lost, syncs, failures stats.Counter
+	offered, refused              stats.Counter // by keys that were forgotten
+}

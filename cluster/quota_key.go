@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/cluster/internal/lease"
+)
+
+// A quotaKey is what a process keeps of one key.
+type quotaKey struct {
+	node    *lease.Node
+	local   atomic.Bool  // decisions are made by node.Bucket
+	offered atomic.Int64 // tokens asked for
+	refused atomic.Int64 // tokens refused
+	direct  atomic.Int64 // requests that asked Redis
+	dry     atomic.Bool  // Redis refused one of them lately
+	left    atomic.Int64 // tokens that Redis had left at last
+	view    atomic.Pointer[leaseView]
+	names   []string // of the table and the marker in Redis
+
+	// Owned by the loop.
+	key      string
+	look     time.Duration // when to look at it
+	place    int           // in the heap; -1 if it is in none
+	counted  int64         // offered up to the last look
+	usedAt   time.Duration // when it was last seen to be asked about
+	lowSince time.Duration // since when it is not worth a lease
+	rate     float64       // tokens per second at the last look
+	looked   time.Duration
+}
+
+// A leaseView is what others may know of a node.
+type leaseView struct {
+	lease.View
+	err error
+}
+
+// quotaTable finds keys.
+type quotaTable struct {
+	seed   maphash.Seed
+	max    int64
+	count  atomic.Int64
+	shards [64]quotaShard
+}
+
+type quotaShard struct {
+	mu   sync.RWMutex
+	keys map[string]*quotaKey // guarded by mu
+	_    [64]byte             // keeps neighbours out of each other's cache line
+}
+
+func (t *quotaTable) make(maxKeys int) {
+	t.seed, t.max = maphash.MakeSeed(), int64(maxKeys)
+	for i := range t.shards {
+		t.shards[i].keys = map[string]*quotaKey{}
+	}
+}
+
+func (t *quotaTable) shard(key string) *quotaShard {
+	return &t.shards[maphash.String(t.seed, key)%uint64(len(t.shards))]
+}
+
+func (t *quotaTable) find(key string) *quotaKey {
+	s := t.shard(key)
+	s.mu.RLock()
+	k := s.keys[key]
+	s.mu.RUnlock()
+	return k
+}
+
+// key returns what is kept of a key, or nil if there is no room.
+func (q *Quota) key(key string) *quotaKey {
+	if k := q.known(key); k != nil {
+		return k
+	}
+	if q.shared {
+		key = ""
+	}
+	if q.keys.count.Load() >= q.keys.max {
+		return nil
+	}
+	s := q.keys.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.keys[key]; k != nil {
+		return k
+	}
+	k := q.newKey(key)
+	s.keys[key] = k
+	q.keys.count.Add(1)
+	q.fresh.add(k)
+	return k
+}
+
+// known is key for those that are kept already.
+func (q *Quota) known(key string) *quotaKey {
+	if q.shared {
+		key = ""
+	}
+	return q.keys.find(key)
+}
+
+func (q *Quota) newKey(key string) *quotaKey {
+	now := q.now()
+	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	k := &quotaKey{
+		key: key, names: q.names.of(key), place: -1, look: now + q.cfg.Interval/4, usedAt: now, lowSince: now, looked: now,
+		node: lease.NewNode(&q.cfg, q.id, now, rng),
+	}
+	k.node.SetNodes(now, int(q.nodes.Load()))
+	k.view.Store(&leaseView{View: k.node.View()})
+	return k
+}
+
+// forget removes a key that nobody has asked about for a while.
+func (q *Quota) forget(k *quotaKey) {
+	s := q.keys.shard(k.key)
+	s.mu.Lock()
+	delete(s.keys, k.key)
+	s.mu.Unlock()
+	q.keys.count.Add(-1)
+	q.tally.offered.Add(k.offered.Load())
+	q.tally.refused.Add(k.refused.Load())
+}
+
+// freshKeys are keys that the loop has to look at now.
+type freshKeys struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	keys []*quotaKey // guarded by mu
+}
+
+func (f *freshKeys) add(k *quotaKey) {
+	f.mu.Lock()
+	f.keys = append(f.keys, k)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *freshKeys) take() []*quotaKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	keys := f.keys
+	f.keys = nil
+	return keys
+}
+
+// keyNames makes the names of keys in Redis.
+type keyNames struct {
+	table, marker string
+	tags          []int32 // for each slot of a cluster, a number that is kept there
+	perKey        bool    // the marker is kept where the table is
+}
+
+const clusterSlots = 16384
+
+func newKeyNames(o *QuotaOptions) keyNames {
+	n := keyNames{table: o.Prefix + ":{" + o.Name + ":", marker: o.Prefix + ":" + o.Name + ":leases"}
+	switch o.Client.(type) {
+	case *redis.ClusterClient:
+		n.tags = slotTags()
+	case *redis.Ring:
+		n.perKey = true
+	}
+	return n
+}
+
+// of returns the names of the table and of the marker that says whether the server has lost anything.
+func (n *keyNames) of(key string) []string {
+	table := n.table + key + "}:lease"
+	switch {
+	case n.perKey:
+		return []string{table, n.table + key + "}:leases"}
+	case n.tags != nil:
+		return []string{table, n.marker + ":{" + strconv.Itoa(int(n.tags[slotOf(n.tag(key))])) + "}"}
+	}
+	return []string{table, n.marker}
+}
+
+// tag returns what decides about the slot of a table: what stands between the first brace and the next closing one.
+func (n *keyNames) tag(key string) string {
+	text := n.table[len(n.table)-len(n.name()):] + key
+	for i := range len(text) {
+		if text[i] == '}' {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// name returns the part of table behind the brace.
+func (n *keyNames) name() string {
+	for i := range len(n.table) {
+		if n.table[i] == '{' {
+			return n.table[i+1:]
+		}
+	}
+	return n.table
+}
+
+// slotOf returns the slot of a hash tag: CRC-16/XMODEM, as Redis Cluster specifies.
+func slotOf(tag string) int {
+	var crc uint16
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % clusterSlots
+}
+
+// slotTags returns for each slot a number whose decimal form has that slot as a hash tag.
+func slotTags() []int32 {
+	tags := make([]int32, clusterSlots)
+	for left, i := clusterSlots, int32(1); left > 0; i++ {
+		if slot := slotOf(strconv.Itoa(int(i))); tags[slot] == 0 {
+			tags[slot] = i
+			left--
+		}
+	}
+	return tags
+}

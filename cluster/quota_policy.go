@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/lease"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// The ways in which tokens were taken, as tickets: 0 for none that can be given back.
+const (
+	takenLocally spillway.Ticket = iota + 1
+	takenFromPool
+	takenAlone
+)
+
+// promptly is after how many requests to Redis a key is looked at at once, and not when its turn comes.
+const promptly = 4
+
+// Admit takes the cost of r, of its Key. For a key that is leased it neither blocks nor allocates. For another it blocks for
+// a round trip to Redis, and no longer than [QuotaOptions.Timeout]. The error is a *[spillway.Rejection], or ctx.Err() if ctx
+// ended first.
+func (q *Quota) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	n := int64(r.Cost)
+	if n == 0 {
+		n = 1
+	}
+	if n < 0 || n > int64(q.cfg.Burst) {
+		return 0, q.reject.cost(r.Cost)
+	}
+	now := q.at(r.Arrived)
+	a, ticket := q.local(r.Key, now, n)
+	if !a.decided {
+		var err error
+		if a, ticket, err = q.ask(ctx, r.Key, now, n); err != nil {
+			return 0, err
+		}
+	}
+	if a.ok {
+		return ticket, nil
+	}
+	return 0, q.refusal(&a)
+}
+
+// An answer is a decision.
+type quotaAnswer struct {
+	decided, ok bool
+	wait        time.Duration // negative if nobody knows
+	from        lease.Source  // FromNone if it was Redis
+	err         error         // why it was not
+}
+
+// local decides by the lease, if there is one.
+func (q *Quota) local(key string, now time.Duration, n int64) (quotaAnswer, spillway.Ticket) {
+	k := q.key(key)
+	if k == nil || !k.local.Load() {
+		return quotaAnswer{}, 0
+	}
+	ok, wait, from := k.node.Bucket.Take(now, n)
+	if from == lease.FromNone { // the lease was given back just now
+		return quotaAnswer{}, 0
+	}
+	k.offered.Add(n)
+	if !ok {
+		k.refused.Add(n)
+	}
+	return quotaAnswer{decided: true, ok: ok, wait: wait, from: from}, takenLocally
+}
+
+// ask takes from those tokens in Redis that nobody has leased.
+func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64) (quotaAnswer, spillway.Ticket, error) {
+	k := q.key(key)
+	names := q.namesOf(k, key)
+	if k == nil {
+		k = q.late
+	}
+	k.offered.Add(n)
+	q.tally.direct.Add(1)
+	if k.direct.Add(1) == promptly && k != q.late {
+		q.fresh.add(k)
+	}
+	reply, err := q.conn.call(ctx, q.script, names, q.args.take(n)...)
+	var t leaseTaken
+	if err == nil {
+		t, err = readTaken(reply)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			k.refused.Add(n)
+			return quotaAnswer{}, 0, ctx.Err()
+		}
+		a, ticket := q.alone(k, now, n, err)
+		return a, ticket, nil
+	}
+	k.left.Store(t.left)
+	q.nodes.Store(int64(max(t.nodes, 1)))
+	if !t.taken {
+		k.dry.Store(true)
+		k.refused.Add(n)
+	}
+	return quotaAnswer{decided: true, ok: t.taken, wait: t.wait}, takenFromPool, nil
+}
+
+// alone decides without Redis and without a lease.
+func (q *Quota) alone(k *quotaKey, now time.Duration, n int64, err error) (quotaAnswer, spillway.Ticket) {
+	q.tally.lost.Add(1)
+	ok, wait, from := k.node.Alone.Take(now, n)
+	if !ok {
+		k.refused.Add(n)
+	}
+	return quotaAnswer{decided: true, ok: ok, wait: wait, from: from, err: err}, takenAlone
+}
+
+func (q *Quota) refusal(a *quotaAnswer) *spillway.Rejection {
+	if a.from == lease.FromClosed {
+		return q.lost.after(0)
+	}
+	return q.reject.after(a.wait)
+}
+
+// Done gives back what r took if it was [spillway.Refused]: locally, or with one more call of Redis if Redis had decided, which
+// takes no longer than [QuotaOptions.Timeout] and is not repeated. Otherwise it does nothing.
+func (q *Quota) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if res.Outcome != spillway.Refused {
+		return
+	}
+	n := int64(max(r.Cost, 1))
+	k := q.key(r.Key)
+	if t == takenFromPool {
+		_, _ = q.conn.call(context.Background(), q.script, q.namesOf(k, r.Key), q.args.take(-n)...) // if Redis is lost, so are n tokens
+		return
+	}
+	if k == nil {
+		k = q.late
+	}
+	switch t {
+	case takenLocally:
+		k.node.Bucket.GiveBack(q.at(r.Arrived), n)
+	case takenAlone:
+		k.node.Alone.GiveBack(q.at(r.Arrived), n)
+	}
+}
+
+// namesOf returns the names in Redis of a key, which may have no place in the table.
+func (q *Quota) namesOf(k *quotaKey, key string) []string {
+	if k != nil {
+		return k.names
+	}
+	return q.names.of(key)
+}
+
+// Queues does nothing: it marks that Admit may block.
+func (q *Quota) Queues() {}
+
+// Take takes n tokens of a key, or none. That there are not enough is no error, and neither is it that Redis gave no answer:
+// the Result says who decided. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err(). It blocks
+// as Admit does. Taking 0 is always allowed.
+func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
+	out := Result{State: limiter.State{Limit: int64(q.cfg.Burst)}, Rule: q.name}
+	if n < 0 || float64(n) > q.cfg.Burst {
+		return out, costError(q.name, n, int64(q.cfg.Burst))
+	}
+	if n == 0 {
+		out.Allowed = true
+		return out, nil
+	}
+	now := q.now()
+	a, _ := q.local(key, now, int64(n))
+	if !a.decided {
+		var err error
+		if a, _, err = q.ask(ctx, key, now, int64(n)); err != nil {
+			return out, err
+		}
+	}
+	out.Allowed, out.Err, out.Source = a.ok, a.err, sourceOf(a.from)
+	if a.ok {
+		out.Taken = int64(n)
+	} else {
+		out.RetryAfter = max(a.wait, 0)
+	}
+	_, _, out.Remaining, _, out.NextIn = q.figures(key, now)
+	return out, nil
+}
+
+func sourceOf(from lease.Source) Source {
+	switch from {
+	case lease.FromLease:
+		return FromLease
+	case lease.FromHold:
+		return FromHold
+	case lease.FromShare:
+		return FromShare
+	case lease.FromOpen:
+		return FromOpen
+	case lease.FromClosed:
+		return FromClosed
+	}
+	return FromRedis
+}
+
+// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
+// limiter.Bucket.Quota does. It asks nobody: what remains is reckoned from this process's part, or is what Redis had left
+// when it was last asked.
+func (q *Quota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	return q.figures(r.Key, q.at(now))
+}
+
+func (q *Quota) figures(key string, now time.Duration) (name string, limit, remaining int64, window, reset time.Duration) {
+	limit = int64(q.cfg.Burst)
+	window = time.Duration(min(q.cfg.Burst/q.cfg.Rate*1e9, float64(maxMemory)))
+	k := q.known(key)
+	if k == nil {
+		return q.name, limit, limit, window, 0
+	}
+	remaining = min(max(k.left.Load(), 0), limit)
+	rate := q.cfg.Rate
+	if k.local.Load() {
+		b := &k.node.Bucket
+		if t := b.Terms(now); t.Rate > 0 {
+			rate = t.Rate
+			part := 1 + q.cfg.Burst*rate/q.cfg.Rate
+			remaining = min(max(int64(math.Floor(b.Tokens(now)/part*q.cfg.Burst)), 0), limit)
+		} else {
+			remaining = 0
+		}
+	}
+	if remaining < limit {
+		reset = time.Duration(1e9 / rate)
+	}
+	return q.name, limit, remaining, window, reset
+}
+
+var _ spillway.Queuer = (*Quota)(nil)

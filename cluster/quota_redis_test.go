@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
+)
+
+// steadyFor is how long a limit is watched that is used to twice its size: longer by SPILLWAY_QUOTA_SECONDS.
+func steadyFor() time.Duration {
+	if n, err := strconv.Atoi(os.Getenv("SPILLWAY_QUOTA_SECONDS")); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	return time.Second
+}
+
+// Nodes on a real Redis want twice the limit, unevenly: they use it up, and share it fairly. The bounds leave room for what a
+// busy machine does to a load generator.
+func TestQuotaSharesFairly(t *testing.T) {
+	const rate = 2000
+	s := redistest.Start(t)
+	for _, n := range []int{2, 8, 32} {
+		f := &quotaFleet{t: t, rate: rate, burst: rate / 5}
+		for _, d := range skewedDemand(n, 2*rate) {
+			f.join(steadyOptions(clientOf(t, s.Addr()), rate), d)
+		}
+		f.run(900 * time.Millisecond)
+		d := steadyFor()
+		got := f.run(d)
+		t.Logf("%d nodes for %v: %+.2f %% of the limit, jain %.4f, worst 100 ms %+.0f %%",
+			n, d, 100*(total(got)/rate-1), jain(got, f.shares()), 100*(f.worst()/(rate/10)-1))
+		require.LessOrEqual(t, total(got), rate+(f.burst+float64(n))/d.Seconds())
+		require.LessOrEqual(t, f.worst(), rate/10+f.burst+float64(n))
+		require.GreaterOrEqual(t, total(got), 0.7*rate)
+		require.Greater(t, jain(got, f.shares()), 0.95)
+		for _, q := range f.quotas {
+			require.LessOrEqual(t, q.Stats().Syncs, int64(4*(d+900*time.Millisecond)/defaultInterval), "at most one every 50 ms")
+			q.Close()
+		}
+		require.Empty(t, entriesOf(t, s), "closing gives all back")
+	}
+}
+
+// entriesOf returns the nodes that Redis knows of.
+func entriesOf(t *testing.T, s *redistest.Server) []string {
+	t.Helper()
+	fields, err := s.Client().HKeys(t.Context(), "spillway:{quota:k}:lease").Result()
+	require.NoError(t, err)
+	var out []string
+	for _, f := range fields {
+		if f != "m" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// A hurt is what happens to Redis or to the way there, and how it ends.
+type hurt struct {
+	name  string
+	begin func()
+	end   func()
+}
+
+// stacks returns what all goroutines are doing.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}
+
+func TestQuotaSurvives(t *testing.T) {
+	const rate = 2000
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr())
+	f := &quotaFleet{t: t, rate: rate, burst: rate / 5}
+	for _, d := range skewedDemand(4, 2*rate) {
+		o := steadyOptions(clientOf(t, p.Addr()), rate)
+		o.Interval = 100 * time.Millisecond
+		f.join(o, d)
+	}
+	f.run(800 * time.Millisecond)
+	goroutines := runtime.NumGoroutine()
+	nothing := func() {}
+	for _, h := range []hurt{
+		{name: "FLUSHALL", begin: func() { s.Do("FLUSHALL") }, end: nothing},
+		{name: "SCRIPT FLUSH and resets", begin: func() { s.Do("SCRIPT", "FLUSH"); p.Reset() }, end: p.Reset},
+		{name: "20 ms", begin: func() { p.SetLatency(20 * time.Millisecond) }, end: p.Heal},
+		{name: "200 ms", begin: func() { p.SetLatency(200 * time.Millisecond) }, end: p.Heal},
+		{name: "black hole", begin: func() { p.BlackHole(true) }, end: p.Heal},
+		{name: "half of the replies lost", begin: func() { p.DropReplies(0.5) }, end: p.Heal},
+		{name: "SIGSTOP", begin: s.Pause, end: s.Resume},
+		{name: "killed, and back empty", begin: s.Kill, end: s.Restart},
+	} {
+		const during, after = 700 * time.Millisecond, 600 * time.Millisecond
+		h.begin()
+		sum := total(f.run(during)) * during.Seconds()
+		require.Equal(t, len(f.quotas), strings.Count(stacks(), "(*leaseLoop).run("), "%s: one goroutine each", h.name)
+		h.end()
+		sum += total(f.run(after)) * after.Seconds()
+		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+20, "%s: goroutines pile up", h.name)
+		part := sum / rate / (during + after).Seconds()
+		got := f.run(300 * time.Millisecond)
+		t.Logf("%s: %.3f of the limit in all; then %.3f with jain %.4f", h.name, part, total(got)/rate, jain(got, f.shares()))
+		require.GreaterOrEqual(t, part, 0.7, h.name)
+		require.LessOrEqual(t, part, 1+(f.burst+4)*2/rate, h.name)
+		require.Greater(t, jain(got, f.shares()), 0.9, h.name)
+	}
+}
+
+// A replica that lags takes over: what was granted since is claimed, and all is fair again soon.
+func TestQuotaFailover(t *testing.T) {
+	const rate = 2000
+	s := redistest.Start(t)
+	link := redistest.NewProxy(t, s.Addr())
+	replica := redistest.Replica(t, link.Addr())
+	p := redistest.NewProxy(t, s.Addr())
+	f := &quotaFleet{t: t, rate: rate, burst: rate / 5}
+	for _, d := range skewedDemand(4, 2*rate) {
+		o := steadyOptions(clientOf(t, p.Addr()), rate)
+		o.Interval = 100 * time.Millisecond
+		f.join(o, d)
+	}
+	f.run(800 * time.Millisecond)
+	link.BlackHole(true)
+	f.demand[0], f.demand[3] = f.demand[3], f.demand[0]
+	f.run(300 * time.Millisecond)
+	p.SetTarget(replica.Addr())
+	replica.Promote()
+	p.Reset()
+	got := total(f.run(time.Second))
+	t.Logf("the second after: %.3f of the limit", got/rate)
+	require.LessOrEqual(t, got, 1.6*rate) // for an interval, what was raised since counts twice
+	require.GreaterOrEqual(t, got, 0.6*rate)
+	shares := f.run(500 * time.Millisecond)
+	t.Logf("then %.3f with jain %.4f", total(shares)/rate, jain(shares, f.shares()))
+	require.Greater(t, jain(shares, f.shares()), 0.95)
+}
