@@ -30,6 +30,10 @@ var (
 	limitMainLua string
 	//go:embed scripts/limit_fast.lua
 	limitFastLua string
+	//go:embed scripts/limit_stored.lua
+	limitStoredLua string
+	//go:embed scripts/limit_set.lua
+	limitSetLua string
 )
 
 // A Limit is one or more rules that hold for all processes together, for each key: 10 per second and 1000 per day for every
@@ -51,6 +55,9 @@ type Limit struct {
 	calendars []*calendarEnds // nil for rules without
 	name      string
 	prefix    string
+	client    string // that the limit is for, or ""
+	stored    bool
+	keepAlive time.Duration
 	recheck   time.Duration
 	memory    *memory
 	clock     serverClock
@@ -92,6 +99,15 @@ type LimitOptions struct {
 	// Recheck is after how long Redis is asked again about a key that it refused, however long that will last. What other
 	// processes give back, or reset, is noticed no later. If Recheck is 0, Redis is asked when it said that there would be more.
 	Recheck time.Duration
+
+	// PerClient, if it is set, makes the limit that of the client with this name, such as a host, for each key: every client
+	// has all of it. If PerClient is empty, all clients share it.
+	PerClient string
+	// Stored has each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one, which every process
+	// reads with each call. There must be one Rule, not of the calendar, which is that of all other keys, and the kind of all.
+	Stored bool
+	// KeepAlive is how long a stored rule outlives its last use. If KeepAlive is 0, it is 30 days.
+	KeepAlive time.Duration
 }
 
 const (
@@ -99,6 +115,8 @@ const (
 	maxNodes        = 1 << 16
 	maxRemember     = 1 << 24
 	defaultRemember = 1 << 14
+
+	defaultKeepAlive = 30 * 24 * time.Hour
 )
 
 // NewLimit returns a Limit, and does not ask Redis. The error names the field that cannot be right.
@@ -109,9 +127,8 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	}
 	opts.Name, opts.Prefix = orDefault(opts.Name, "limit"), orDefault(opts.Prefix, "spillway")
 	opts.OnLoss = cmp.Or(opts.OnLoss, Share)
-	if opts.Remember == 0 {
-		opts.Remember = defaultRemember
-	}
+	opts.Remember = cmp.Or(opts.Remember, defaultRemember)
+	opts.KeepAlive = cmp.Or(opts.KeepAlive, defaultKeepAlive)
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("cluster: Limit: %w", err)
 	}
@@ -120,11 +137,11 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 		return nil, err
 	}
 	l := &Limit{
-		conn: c, taking: limitScript(opts.Rules), giving: limitScript(opts.Rules), rules: append([]Rule(nil), opts.Rules...),
-		name: opts.Name, prefix: opts.Prefix, recheck: opts.Recheck, memory: newMemory(opts.Remember),
+		conn: c, taking: limitScript(&opts), giving: limitScript(&opts), rules: append([]Rule(nil), opts.Rules...),
+		client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive, name: opts.Name, prefix: opts.Prefix, recheck: opts.Recheck, memory: newMemory(opts.Remember),
 		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
 	}
-	if len(l.rules) == 1 && l.rules[0].kind == bucketKind {
+	if len(l.rules) == 1 && l.rules[0].kind == bucketKind && !l.stored {
 		l.taking = newScript(clockLua, limitFastLua)
 	}
 	for _, r := range l.rules {
@@ -151,6 +168,10 @@ func (o *LimitOptions) validate() error {
 		return fmt.Errorf("Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
 	case o.Remember < 1 || o.Remember > maxRemember:
 		return fmt.Errorf("Remember must be in 1..%d, got %d", maxRemember, o.Remember)
+	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
+		return errors.New("Rules must be one, and not of the calendar, to be Stored")
+	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
+		return fmt.Errorf("KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:
 		return fmt.Errorf("Recheck must not be negative, got %v", o.Recheck)
 	}
@@ -176,10 +197,13 @@ func validateName(field, name, without string) error {
 }
 
 // limitScript puts together what the rules need.
-func limitScript(rules []Rule) *script {
+func limitScript(o *LimitOptions) *script {
 	parts := []string{clockLua, limitWrongLua}
+	if o.Stored {
+		parts = append(parts, limitStoredLua)
+	}
 	have := map[string]bool{}
-	for _, r := range rules {
+	for _, r := range o.Rules {
 		part := map[kind]string{
 			bucketKind: limitBucketLua, windowKind: limitWindowLua, calendarKind: limitWindowLua,
 			ringKind: limitRingLua, logKind: limitLogLua,
@@ -195,7 +219,7 @@ func limitScript(rules []Rule) *script {
 // keys returns the keys of Redis that hold what the rules know of a key. What stands in braces decides where a cluster keeps
 // them, so they are all in one place.
 func (l *Limit) keys(key string) []string {
-	keys := make([]string, len(l.rules))
+	keys := make([]string, 0, len(l.rules)+1)
 	var b strings.Builder
 	for i, r := range l.rules {
 		b.Reset()
@@ -208,7 +232,14 @@ func (l *Limit) keys(key string) []string {
 		b.WriteString("}:")
 		b.WriteByte(byte(r.kind))
 		b.WriteByte('0' + byte(i))
-		keys[i] = b.String()
+		if l.client != "" {
+			b.WriteByte('@')
+			b.WriteString(l.client)
+		}
+		keys = append(keys, b.String())
+	}
+	if l.stored {
+		keys = append(keys, l.prefix+":{"+l.name+":"+key+"}:rule")
 	}
 	return keys
 }

@@ -180,8 +180,6 @@ func (r Rule) validate() error {
 		return r.validateBucket()
 	case r.calendar == 0 && (r.window < time.Millisecond || r.window > maxMemory):
 		return fmt.Errorf("%s: window must be in 1ms..%v, got %v", r.name, maxMemory, r.window)
-	case r.kind == ringKind && r.window < time.Duration(r.buckets)*time.Microsecond:
-		return fmt.Errorf("%s: Window must have at least 1µs for each of %d buckets, got %v", r.name, r.buckets, r.window)
 	}
 	return nil
 }

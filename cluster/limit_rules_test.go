@@ -330,7 +330,6 @@ func TestRulesThatCannotBeRight(t *testing.T) {
 		"Rules[0]: limit must be at least 1, got -1":                                                       perSecond(1, -1),
 		"Rules[0]: limit must be at least 1, got 0":                                                        FixedWindow(limiter.FixedWindowOptions{Period: 1}),
 		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               FixedWindow(limiter.FixedWindowOptions{Limit: 1, Period: 1}),
-		"Rules[0]: sliding window: Window must have at least 1µs for each of 1000 buckets":                 SlidingWindow(limiter.SlidingWindowOptions{Limit: 1, Window: 999 * time.Microsecond, Buckets: 1000}),
 		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  SlidingLog(limiter.SlidingLogOptions{Limit: 100_001, Window: time.Second}),
 		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              FixedWindow(limiter.FixedWindowOptions{Limit: 1}),
 		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 1), Name: "ü"}),

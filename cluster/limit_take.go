@@ -32,6 +32,12 @@ const (
 	giveBack   = "back"
 )
 
+// What the script tells instead of how many tokens it took.
+const (
+	elsewhere = -1 // its time is not within the periods of the calendar that it was told
+	never     = -2 // a stored rule never lets so many pass
+)
+
 // Take takes n tokens of a key from all rules, or none if one has fewer. That a rule refuses is no error, and neither is it
 // that Redis gave no answer: the Result says who decided instead. The error is a *[limiter.CostError] if n is negative or can
 // never pass, or ctx.Err(). Taking 0 is [Limit.Peek].
@@ -73,9 +79,13 @@ func (l *Limit) Refund(ctx context.Context, key string, n int) error {
 	return l.giveBack(ctx, key, int64(n), 0)
 }
 
-// Reset gives all tokens of a key back. The error is a *[RedisError] or ctx.Err().
+// Reset gives all tokens of a key back; a stored rule stays. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) Reset(ctx context.Context, key string) error {
-	_, err := l.conn.run(ctx, resetScript(), l.keys(key))
+	return l.unlink(ctx, key, l.keys(key)[:len(l.rules)])
+}
+
+func (l *Limit) unlink(ctx context.Context, key string, keys []string) error {
+	_, err := l.conn.run(ctx, resetScript(), keys)
 	l.memory.forget(key)
 	return err
 }
@@ -122,9 +132,12 @@ func (l *Limit) resultOf(reply []int64, n int64) Result {
 }
 
 func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
-	f := reply[4+3*rule:]
+	f, limit := reply[4+3*rule:], l.rules[rule].limit
+	if l.stored {
+		limit = f[3]
+	}
 	return limiter.State{
-		Limit: l.rules[rule].limit, Remaining: f[0],
+		Limit: limit, Remaining: f[0],
 		NextIn: time.Duration(f[1]) * time.Microsecond, FullIn: time.Duration(f[2]) * time.Microsecond,
 	}
 }
@@ -181,10 +194,13 @@ func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, s
 		switch {
 		case err != nil:
 			return nil, err
-		case len(reply) >= 2 && reply[1] < 0:
+		case len(reply) == 2 && reply[1] == elsewhere:
 			l.clock.learn(reply[0], now)
 			continue
-		case len(reply) != 4+3*len(l.rules):
+		case len(reply) == 3 && reply[1] == never:
+			l.counts.impossible.Add(1)
+			return nil, costError(l.rules[0].name, int(n), reply[2])
+		case len(reply) < 4+3*len(l.rules):
 			return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules), len(reply))}
 		}
 		return reply, nil
@@ -219,7 +235,7 @@ func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any
 func (l *Limit) cost(n int, how string) error {
 	if n < 0 || how == allTokens {
 		for _, r := range l.rules {
-			if n < 0 || int64(n) > r.limit {
+			if n < 0 || int64(n) > r.limit && !l.stored {
 				l.counts.impossible.Add(1)
 				return costError(r.name, n, r.limit)
 			}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -16,13 +17,15 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 		n = r.Cost
 	}
 	for i, rule := range l.rules {
-		if n < 0 || int64(n) > rule.limit {
+		if n < 0 || int64(n) > rule.limit && !l.stored {
 			l.counts.impossible.Add(1)
 			return 0, l.refusals[i].cost(n)
 		}
 	}
 	res, err := l.ask(ctx, r.Key, int64(n), allTokens)
 	switch {
+	case errors.Is(err, spillway.ErrRejected): // a stored rule never lets so many pass
+		return 0, l.refusals[0].cost(n)
 	case err != nil:
 		return 0, err
 	case res.Allowed:

@@ -2,7 +2,9 @@
 -- give them back; a stamp that says when they were taken, or 0; and for each rule, one for each key, its kind and five figures.
 -- Taking none tells what could be taken, and changes nothing.
 -- Returns the time, how many tokens were taken, the rule that refused, how long until it does not, and for each rule what
--- remains, how long until there is more, and how long until there is all.
+-- remains, how long until there is more, and how long until there is all; and the limit of a rule that is stored. It decides
+-- nothing, and tells -1 instead of what was taken, if the caller is wrong about the calendar, or -2 and the limit if a stored
+-- rule never lets so many pass.
 local n, how, stamp = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local rules, take = {}, n
 for i, key in ipairs(KEYS) do
@@ -22,6 +24,9 @@ for i, key in ipairs(KEYS) do
   end
   if s.elsewhere then
     return {now, -1}
+  end
+  if stored and how == 'all' and n > (s.limit or math.floor(s.full / s.per)) then
+    return {now, -2, s.limit or math.floor(s.full / s.per)}
   end
   if s.room < take then
     take = s.room
@@ -77,4 +82,7 @@ for i, key in ipairs(KEYS) do
   reply[r], reply[r + 1], reply[r + 2] = s.room, left, full
 end
 reply[3], reply[4] = rule, math.max(longest, 0)
+if stored then
+  reply[#reply + 1] = rules[1].limit or math.floor(rules[1].full / rules[1].per)
+end
 return reply

@@ -2,3 +2,6 @@
 local function wrong(key)
   return 'WRONGTYPE ' .. key .. ' does not hold what this limit keeps there'
 end
+
+-- stored is whether the figures of the rule are kept in Redis.
+local stored = false
