@@ -11,7 +11,9 @@ require (
 	github.com/gorilla/mux v1.8.1
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/spillway-go/spillway v0.0.0
+	github.com/spillway-go/spillway/middleware/grpcgate v0.0.0
 	github.com/stretchr/testify v1.12.1
+	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.11
 )
 
@@ -64,6 +66,9 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800 // indirect
 )
 
 replace github.com/spillway-go/spillway => ../
+
+replace github.com/spillway-go/spillway/middleware/grpcgate => ../middleware/grpcgate

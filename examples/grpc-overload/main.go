@@ -1,0 +1,31 @@
+// Command grpc-overload drives a real gRPC server far beyond what it can carry, first bare and then behind Spillway, and
+// shows what is left of its useful work. Every fourth call is a stream of the server, the others are unary.
+//
+//	go run ./examples/grpc-overload
+//	go run ./examples/grpc-overload -loads 0.5,5 -seconds 10 -guards none,fixed:4,interceptors,spillway -json figures.json
+//
+// The guard interceptors is spillway without the tap: what it refuses has been read and decoded.
+package main
+
+import (
+	"os"
+
+	"github.com/spillway-go/spillway/internal/overload"
+)
+
+func main() {
+	os.Exit(overload.Main(overload.Config{
+		Transport:     transport{},
+		Guards:        []overload.Guard{{Name: "spillway"}, {Name: "interceptors"}},
+		DefaultGuards: "none,spillway",
+	}))
+}
+
+// transport brings calls to a gRPC server.
+type transport struct{}
+
+func (transport) NewServer(guard string, s *overload.Service) (overload.Server, error) {
+	return newServer(guard, s)
+}
+
+func (transport) NewClient(addr string) (overload.Client, error) { return newClient(addr) }
