@@ -1,4 +1,4 @@
-package cluster_test
+package cluster
 
 import (
 	"testing"
@@ -8,5 +8,5 @@ import (
 
 // TestMain also runs the processes that tests start: each is this binary once more, under one of these names.
 func TestMain(m *testing.M) {
-	redistest.Main(m, map[string]func() error{})
+	redistest.Main(m, map[string]func() error{"semaphore": semaphoreChild, "quota": quotaChild})
 }

@@ -81,6 +81,7 @@ type Semaphore struct {
 	permits map[uint64]*semPermit    // by serial
 	waiters map[string]chan struct{} // by token
 	back    []semReturn              // on their way to Redis
+	going   int                      // taken from back, and not answered yet
 	wake    chan struct{}            // there is something in back
 }
 
@@ -240,7 +241,7 @@ func (s *Semaphore) Stats() SemaphoreStats {
 	defer s.mu.Unlock()
 	return SemaphoreStats{
 		Name: s.name, Limit: s.limit.Load(),
-		Held: len(s.permits), Waiting: len(s.waiters), Returning: len(s.back), Listening: s.listening.Load(),
+		Held: len(s.permits), Waiting: len(s.waiters), Returning: len(s.back) + s.going, Listening: s.listening.Load(),
 		Acquired: s.counts.acquired.Value(), Refused: s.counts.refused.Value(), Lost: s.counts.lost.Value(),
 		Unknown: s.counts.unknown.Value(), Open: s.counts.open.Value(), Dropped: s.counts.dropped.Value(),
 	}

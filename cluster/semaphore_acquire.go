@@ -94,7 +94,11 @@ type semWait struct {
 // bears reports whether one who waits goes on in spite of an error.
 func (w *semWait) bears(err error, sent time.Time) bool {
 	w.unsure = true
-	return errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.s.patience()
+	bears := errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.s.patience()
+	if bears {
+		w.s.counts.unknown.Add(1)
+	}
+	return bears
 }
 
 // sleep returns when it is time to ask again, or the error that ends the wait.

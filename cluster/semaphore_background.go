@@ -117,7 +117,7 @@ func (s *Semaphore) returnLoop() {
 func (s *Semaphore) returnAll(ctx context.Context) int {
 	s.mu.Lock()
 	back := s.back
-	s.back = nil
+	s.back, s.going = nil, len(back)
 	s.mu.Unlock()
 	now := time.Now()
 	groups := map[semGroup][]semReturn{}
@@ -138,6 +138,7 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 	run.wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.going = 0
 	return len(s.back)
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
 )
 
 // testClock is a clock for scripts that a test sets: the last argument is the time.
@@ -184,7 +186,7 @@ func TestSemaphoreServerClockStepsBack(t *testing.T) {
 }
 
 func semaphoreModelAt(t *testing.T) *Semaphore {
-	s := semaphoreAt(t, startRedis(t), SemaphoreOptions{Limit: 1})
+	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1})
 	s.scripts = newSemScripts(testClock)
 	return s
 }

@@ -291,13 +291,14 @@ func TestSemaphoreSetLimit(t *testing.T) {
 }
 
 func TestSemaphoreRenews(t *testing.T) {
+	t.Parallel()
 	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1, TTL: time.Second, Timeout: 200 * time.Millisecond})
 	h, err := s.Acquire(t.Context(), "k")
 	require.NoError(t, err)
 	select {
 	case <-h.Context().Done():
 		require.Fail(t, "lost", "%v", context.Cause(h.Context()))
-	case <-time.After(2500 * time.Millisecond):
+	case <-time.After(1500 * time.Millisecond):
 	}
 	require.Positive(t, h.Remaining())
 	_, err = s.TryAcquire(t.Context(), "k")
