@@ -65,13 +65,13 @@ func HeaderKey(name string) func(r *http.Request) string {
 // PatternKey returns the key that is the pattern of the route of a request, such as "GET /items/{id}". Requests that fit
 // none share the empty key, so nobody makes keys by asking for pages that are not there.
 //
-// Inside of a mux, it is [http.Request.Pattern]. A gate around a mux runs before it, when there is no pattern yet: then
-// PatternKey asks mux, which finds the route twice and takes what the mux takes for it. If mux is nil, nobody is asked.
+// A gate around a mux runs before there is a pattern, so PatternKey asks mux, at the price of finding the route twice. If
+// mux is nil, it is [http.Request.Pattern], for a gate inside of a mux.
 func PatternKey(mux *http.ServeMux) func(r *http.Request) string {
+	if mux == nil {
+		return func(r *http.Request) string { return r.Pattern }
+	}
 	return func(r *http.Request) string {
-		if r.Pattern != "" || mux == nil {
-			return r.Pattern
-		}
 		_, pattern := mux.Handler(r)
 		return pattern
 	}

@@ -203,6 +203,12 @@ func TestPatternKey(t *testing.T) {
 		mux.ServeHTTP(httptest.NewRecorder(), r)
 		require.Equal(t, want, inside, path)
 	}
+
+	// Within another mux, the one that is asked counts.
+	r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+	r.Pattern = "/"
+	require.Equal(t, "GET /items/{id}", httpgate.PatternKey(mux)(r))
+	require.Equal(t, "/", r.Pattern)
 }
 
 func TestKeyBy(t *testing.T) {
