@@ -15,5 +15,5 @@
 // A refused request teaches nothing, so that an estimate which refuses everything would stand forever. Hence the probes:
 // now and then a request that is too late is let through all the same, so seldom that probes hold less than a quarter of
 // a place at a time for latencies up to 250 ms, and once a second beyond. A service that became ten times faster is
-// known again after 23 of them.
+// known again after 24 of them.
 package deadline

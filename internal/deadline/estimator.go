@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// defaultMaxKeys is more than the routes of most services; a full table takes about 150 KiB.
+// defaultMaxKeys is more than the routes of most services; a full table takes about 200 KiB.
 const defaultMaxKeys = 1000
 
 // Options are the options of an [Estimator]. The zero Options consists entirely of defaults.

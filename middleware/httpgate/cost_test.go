@@ -2,6 +2,7 @@ package httpgate_test
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -125,9 +126,10 @@ const rawRequest = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAc
 // endless is a connection whose client sends the same request n times and throws the answers away.
 type endless struct {
 	net.Conn
-	n      int
-	left   string
-	closed chan struct{}
+	n       int
+	request string // if it is not rawRequest
+	left    string
+	closed  chan struct{}
 }
 
 func (c *endless) Read(p []byte) (int, error) {
@@ -136,7 +138,7 @@ func (c *endless) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		c.n--
-		c.left = rawRequest
+		c.left = cmp.Or(c.request, rawRequest)
 	}
 	n := copy(p, c.left)
 	c.left = c.left[n:]

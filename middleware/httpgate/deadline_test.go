@@ -403,57 +403,6 @@ func TestConcurrentDeadlines(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-func TestDeadlineAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("SKIPPED: the race detector allocates")
-	}
-	for name, c := range deadlineCases() {
-		w := &nowhere{http.Header{}}
-		teach(c.h)
-		bare := testing.AllocsPerRun(1000, inMemory(http.HandlerFunc(fine), w, c.r))
-		require.LessOrEqual(t, testing.AllocsPerRun(1000, inMemory(c.h, w, c.r))-bare, c.over, name)
-	}
-}
-
-type deadlineCase struct {
-	h    http.Handler
-	r    *http.Request
-	over float64 // allocations over those of the bare handler
-}
-
-// deadlineCases are, side by side, what a Deadline costs: a request that is admitted without and with one, and refused.
-func deadlineCases() map[string]deadlineCase {
-	d := &httpgate.Deadline{Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second)}
-	with := httpgate.Handler(spillway.New(admitter{}), &httpgate.Options{Deadline: d})(http.HandlerFunc(fine))
-	without := httpgate.Handler(spillway.New(admitter{}), nil)(http.HandlerFunc(fine))
-	request := func(timeout string) *http.Request {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if timeout != "" {
-			r.Header.Set("X-Request-Timeout", timeout)
-		}
-		return r
-	}
-	return map[string]deadlineCase{
-		"without":     {without, request(""), 1},
-		"no deadline": {with, request(""), 1},
-		"in time":     {with, request("30"), 1},
-		"too late":    {with, request("0.000000001"), 0},
-	}
-}
-
-func BenchmarkDeadline(b *testing.B) {
-	for name, c := range deadlineCases() {
-		teach(c.h)
-		b.Run(name, func(b *testing.B) {
-			w := &nowhere{http.Header{}}
-			b.ReportAllocs()
-			for b.Loop() {
-				c.h.ServeHTTP(w, c.r)
-			}
-		})
-	}
-}
-
 func ExampleDeadline() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /report/{id}", hello)

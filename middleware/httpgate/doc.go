@@ -31,6 +31,11 @@
 // long a subscription stays open says nothing about the service; they count against a limit of their own
 // ([Options.MaxLongLived]).
 //
+// # Deadlines
+//
+// A request whose client is gone, or whose deadline has passed, never starts. With [Options.Deadline], neither does one
+// that would hardly finish in time, judged by how long the fastest requests for the same route took.
+//
 // # Clients
 //
 // [Transport] does for a client what Handler does for a server. Its key is the host, so that one gate with a breaker per
