@@ -164,7 +164,7 @@ func renderVirtual(s *settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return measured(when, virtualCommands(false)[0].words) + playedTables(all), nil
+	return measured(when, virtualCommands(s.quick)[0].words) + playedTables(all), nil
 }
 
 func renderScenarios(s *settings) (string, error) {
