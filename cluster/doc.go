@@ -1,2 +1,30 @@
 // Package cluster holds limits that many processes share, on Redis.
+//
+//	limit, err := cluster.NewLimit(&cluster.LimitOptions{
+//		Client: client, // of github.com/redis/go-redis/v9
+//		Rules:  []cluster.Rule{cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(100, time.Second)})},
+//		Nodes:  3, // so without Redis each process allows a third
+//	})
+//	...
+//	gate := spillway.New(limit) // Request.Key says whose limit it is
+//	...
+//	r, err := limit.Take(ctx, "tenant 7", 1) // or without a gate
+//
+// Take
+//
+//   - a [Limit] for limits that are exact for all processes together, at the price of a round trip to Redis for each decision
+//     that is not a refusal known already,
+//   - a [Quota] for decisions that never wait for Redis: each process leases a share of the rate and decides by itself,
+//   - a [Semaphore] to bound how many hold something at once, a [Mutex] if that is one.
+//
+// # Time
+//
+// The only clock that decides is that of Redis, which scripts read. What processes believe the time to be makes no
+// difference. Every key expires by itself.
+//
+// # Without Redis
+//
+// Every call has a deadline of its own and stands behind a breaker, and no lock is held meanwhile. A call whose answer is lost
+// is not repeated, whatever the retries of the client, so it counts at most once. When Redis does not answer, [OnLoss] says
+// what happens, and who gave an answer is told with it: [Source].
 package cluster

@@ -130,7 +130,7 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	opts.Remember = cmp.Or(opts.Remember, defaultRemember)
 	opts.KeepAlive = cmp.Or(opts.KeepAlive, defaultKeepAlive)
 	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("cluster: Limit: %w", err)
+		return nil, err
 	}
 	c, err := newConn(connOptions{kind: "Limit", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker})
 	if err != nil {
@@ -138,7 +138,8 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	}
 	l := &Limit{
 		conn: c, taking: limitScript(&opts), giving: limitScript(&opts), rules: append([]Rule(nil), opts.Rules...),
-		client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive, name: opts.Name, prefix: opts.Prefix, recheck: opts.Recheck, memory: newMemory(opts.Remember),
+		name: opts.Name, prefix: opts.Prefix, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
+		recheck: opts.Recheck, memory: newMemory(opts.Remember),
 		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
 	}
 	if len(l.rules) == 1 && l.rules[0].kind == bucketKind && !l.stored {
@@ -153,37 +154,44 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 		l.calendars = append(l.calendars, ends)
 		l.refusals = append(l.refusals, newRejections(r.name, r.reason(), true))
 	}
-	return l, l.loss.make(opts.OnLoss, opts.Nodes, l.rules)
+	if err := l.loss.make(opts.OnLoss, opts.Nodes, l.rules); err != nil {
+		return nil, fmt.Errorf("cluster: Limit: %w", err)
+	}
+	return l, nil
 }
 
 func (o *LimitOptions) validate() error {
 	switch {
 	case len(o.Rules) < 1 || len(o.Rules) > maxRules:
-		return fmt.Errorf("Rules must be 1..%d, got %d", maxRules, len(o.Rules))
+		return fmt.Errorf("cluster: Limit: Rules must be 1..%d, got %d", maxRules, len(o.Rules))
 	case o.OnLoss < Share || o.OnLoss > Closed:
-		return fmt.Errorf("OnLoss must be Share, Open or Closed, got %v", o.OnLoss)
+		return fmt.Errorf("cluster: Limit: OnLoss must be Share, Open or Closed, got %v", o.OnLoss)
 	case o.OnLoss == Share && o.Nodes == 0:
-		return errors.New("Nodes must be set to Share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
+		return errors.New("cluster: Limit: Nodes must be set to Share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
 	case o.Nodes < 0 || o.Nodes > maxNodes:
-		return fmt.Errorf("Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
+		return fmt.Errorf("cluster: Limit: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
 	case o.Remember < 1 || o.Remember > maxRemember:
-		return fmt.Errorf("Remember must be in 1..%d, got %d", maxRemember, o.Remember)
+		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
 	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
-		return errors.New("Rules must be one, and not of the calendar, to be Stored")
+		return errors.New("cluster: Limit: Rules must be one, and not of the calendar, to be Stored")
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
-		return fmt.Errorf("KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
+		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:
-		return fmt.Errorf("Recheck must not be negative, got %v", o.Recheck)
+		return fmt.Errorf("cluster: Limit: Recheck must not be negative, got %v", o.Recheck)
 	}
 	for i, r := range o.Rules {
 		if err := r.validate(); err != nil {
-			return fmt.Errorf("Rules[%d]: %w", i, err)
+			return fmt.Errorf("cluster: Limit: Rules[%d]: %w", i, err)
 		}
 	}
-	if err := validateName("Name", o.Name, "{}:"); err != nil {
-		return err
+	err := validateName("Name", o.Name, "{}:")
+	if err == nil {
+		err = validateName("Prefix", o.Prefix, "{}")
 	}
-	return validateName("Prefix", o.Prefix, "{}")
+	if err != nil {
+		return fmt.Errorf("cluster: Limit: %w", err)
+	}
+	return nil
 }
 
 // validateName checks what becomes part of keys and of metrics.

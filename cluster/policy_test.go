@@ -125,7 +125,8 @@ func TestPolicy(t *testing.T) {
 
 	permit, err := gate.Enter(t.Context(), r)
 	require.NoError(t, err)
-	_, _, left, _, reset = l.Quota(time.Now(), r)
+	_, limit, left, _, reset = l.Quota(time.Now(), r)
+	require.Equal(t, int64(5), limit)
 	require.Equal(t, int64(3), left)
 	require.InDelta(t, time.Hour, reset, float64(time.Minute))
 
@@ -254,4 +255,3 @@ func TestNearLimit(t *testing.T) {
 	require.Equal(t, int64(2), s.Refused)
 	require.Equal(t, "limit", s.Name)
 }
-

@@ -1,0 +1,108 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+func ExampleLimit() {
+	client := redistest.Example()
+	defer client.Close()
+
+	limit, err := cluster.NewLimit(&cluster.LimitOptions{
+		Client: client, // a *redis.Client, or that of a cluster
+		Name:   "per tenant",
+		Rules: []cluster.Rule{
+			cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 2}),
+			cluster.FixedWindow(limiter.FixedWindowOptions{Limit: 1000, Calendar: limiter.EveryDay, Name: "daily quota"}),
+		},
+		Nodes: 3, // so without Redis each process allows a third
+	})
+	if err != nil {
+		panic(err)
+	}
+	gate := spillway.New(limit)
+	for range 3 {
+		permit, err := gate.Enter(context.Background(), spillway.Request{Key: "tenant 7"})
+		fmt.Println(err)
+		permit.Done(spillway.Success)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// spillway: token bucket refused: rate exceeded
+}
+
+func ExampleLimit_Take() {
+	client := redistest.Example()
+	defer client.Close()
+	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
+		Client: client, Name: "exports", OnLoss: cluster.Closed,
+		Rules: []cluster.Rule{cluster.FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour})},
+	}))
+
+	ctx := context.Background()
+	for _, n := range []int{7, 4, 11} {
+		r, err := limit.Take(ctx, "tenant 7", n)
+		var never *limiter.CostError
+		switch {
+		case errors.As(err, &never):
+			fmt.Println("never more than", never.Max)
+		case err != nil:
+			fmt.Println(err)
+		case !r.Allowed:
+			fmt.Println("wait for", r.RetryAfter.Round(time.Hour), "or take", r.Remaining, "says", r.Source)
+		default:
+			fmt.Println("took", r.Taken, "of", r.Limit)
+		}
+	}
+	// Output:
+	// took 7 of 10
+	// wait for 1h0m0s or take 3 says redis
+	// never more than 10
+}
+
+func ExampleLimit_Wait() {
+	client := redistest.Example()
+	defer client.Close()
+	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
+		Client: client, Name: "mails", OnLoss: cluster.Closed,
+		Rules: []cluster.Rule{cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(1000, time.Second), Burst: 1})},
+	}))
+	for range 3 {
+		fmt.Println(limit.Wait(context.Background(), "provider", 1))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+}
+
+func ExampleLimit_SetRule() {
+	client := redistest.Example()
+	defer client.Close()
+	perHour := func(n int) cluster.Rule {
+		return cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(n, time.Hour)})
+	}
+	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
+		Client: client, Name: "plans", OnLoss: cluster.Open, Stored: true,
+		Rules: []cluster.Rule{perHour(100)},
+	}))
+
+	ctx := context.Background()
+	_, _ = limit.Take(ctx, "tenant 7", 40)
+	set, err := limit.SetRule(ctx, "tenant 7", perHour(500), cluster.AndKeep) // all processes know from now on
+	fmt.Println(set, err)
+	r, _ := limit.Peek(ctx, "tenant 7")
+	fmt.Println(r.Remaining, "of", r.Limit)
+	// Output:
+	// true <nil>
+	// 460 of 500
+}
