@@ -3,6 +3,7 @@ package grpcgate_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -118,3 +119,50 @@ func tapOf(s *grpcgate.Server) func(context.Context) {
 	info := &tap.Info{FullMethodName: echoMethod}
 	return func(ctx context.Context) { _, _ = s.Tap(ctx, info) }
 }
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: the race detector allocates")
+	}
+	info := &grpc.UnaryServerInfo{FullMethod: echoMethod}
+	handler := func(context.Context, any) (any, error) { return nil, nil }
+	open, shut := gated(t, nil, admitter{}, admitter{}, admitter{}, admitter{}), gated(t, nil, refuser{})
+	client := gatedClient(t, nil, admitter{}, admitter{}, admitter{}, admitter{})
+	shutClient, connection := gatedClient(t, nil, refuser{}), conn(t)
+	ctx := context.Background()
+	later, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	invoker := invoke(func(context.Context) error { return nil })
+	for name, c := range map[string]struct {
+		call func()
+		want float64
+	}{
+		"admitted":                     {func() { unaryOf(open, info, handler)(ctx) }, 0},
+		"admitted with a deadline":     {func() { unaryOf(open, info, handler)(later) }, 0},
+		"admitted by the tap":          {func() { _, _ = open.Tap(later, &tapInfo) }, 0},
+		"refused by the tap":           {func() { _, _ = shut.Tap(later, &tapInfo) }, 1},
+		"admitted by the client":       {func() { _ = client.Unary(ctx, echoMethod, nil, nil, connection, invoker) }, 0},
+		"refused by the client":        {func() { _ = shutClient.Unary(ctx, echoMethod, nil, nil, connection, invoker) }, 1},
+		"refused, without a transport": {func() { unaryOf(shut, info, handler)(ctx) }, 5},
+	} {
+		c.call() // the first prepares what the others share
+		require.LessOrEqual(t, testing.AllocsPerRun(1000, c.call), c.want, name)
+	}
+}
+
+// What the gate adds to a call, in allocations: at most two, of which one is the closure of the generated code.
+func TestAllocationsOfACall(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: the race detector allocates")
+	}
+	allocs := func(o []grpc.ServerOption, dial []grpc.DialOption) float64 {
+		connection := start(t, false, &service{}, o, dial)
+		in, out := wrapperspb.String("hello"), &wrapperspb.StringValue{}
+		return testing.AllocsPerRun(2000, func() { _ = connection.Invoke(context.Background(), echoMethod, in, out) })
+	}
+	bare := allocs(nil, nil)
+	require.LessOrEqual(t, allocs(behind(gated(t, nil, admitter{})), nil)-bare, 2.0, "server")
+	require.LessOrEqual(t, allocs(nil, through(gatedClient(t, nil, admitter{})))-bare, 2.0, "client")
+}
+
+var tapInfo = tap.Info{FullMethodName: echoMethod}
