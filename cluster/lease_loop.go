@@ -2,13 +2,9 @@ package cluster
 
 import (
 	"container/heap"
-	"context"
 	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster/internal/lease"
 )
 
@@ -21,9 +17,10 @@ const (
 
 // A leaseLoop renews the leases of a Quota: one goroutine, at most one request under way for a key.
 type leaseLoop struct {
-	q    *Quota
-	keys keyHeap
-	due  []*quotaKey
+	q     *Quota
+	keys  keyHeap
+	due   []*quotaKey
+	freed [][]any // commands that give leases back
 }
 
 // keyHeap has the key to look at first on top.
@@ -92,7 +89,7 @@ func (l *leaseLoop) insert(k *quotaKey) {
 
 // round looks at the keys whose time has come.
 func (l *leaseLoop) round(now time.Duration) {
-	for len(l.keys) > 0 && l.keys[0].look <= now && len(l.due) < maxBatch {
+	for len(l.keys) > 0 && l.keys[0].look <= now && len(l.due) < maxBatch && len(l.freed) < maxBatch {
 		k := l.keys[0]
 		sync, forget := l.visit(k, now)
 		switch {
@@ -107,6 +104,7 @@ func (l *leaseLoop) round(now time.Duration) {
 		k.look = max(k.look, now+time.Millisecond)
 		heap.Fix(&l.keys, 0)
 	}
+	l.flush()
 	if len(l.due) > 0 {
 		l.renew(l.due)
 		clear(l.due)
@@ -205,104 +203,40 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 // errLate tells that a lease was granted too late to be used.
 var errLate = &RedisError{Reason: ReasonTimeout, Err: errors.New("the reply came too late, or was to another request")}
 
-// release gives a lease back. If that message is lost, the lease ends by itself.
+// release gives a lease back, with the next flush. If that message is lost, the lease ends by itself.
 func (l *leaseLoop) release(k *quotaKey, now time.Duration) {
 	k.local.Store(false)
 	req := k.node.Release(now)
 	k.node.Skip(now)
 	k.view.Store(&leaseView{View: k.node.View()})
-	_, _ = l.q.sync.runAll(l.q.script, [][]any{l.q.script.command(k.names, l.q.args.release(req))})
+	l.freed = append(l.freed, l.q.script.command(k.names, l.q.args.release(req)))
 }
 
-// releaseAll gives all leases back, in as few messages as it takes.
-func (l *leaseLoop) releaseAll() {
-	q := l.q
-	var commands [][]any
-	flush := func() (lost bool) {
-		_, errs := q.sync.runAll(q.script, commands)
-		lost = len(errs) > 0 && errs[0] != nil
-		commands = nil
-		return lost
+// flush sends what release has left, and reports whether it got an answer.
+func (l *leaseLoop) flush() bool {
+	if len(l.freed) == 0 {
+		return true
 	}
-	lost := false
+	_, errs := l.q.sync.runAll(l.q.script, l.freed)
+	clear(l.freed)
+	l.freed = l.freed[:0]
+	return errs[0] == nil
+}
+
+// releaseAll gives all leases back, in as few messages as it takes, and stops when Redis does not answer.
+func (l *leaseLoop) releaseAll() {
+	answers := true
 	for _, k := range l.keys {
 		if !k.local.Load() && !k.node.Seeking() {
 			continue
 		}
-		k.local.Store(false)
-		commands = append(commands, q.script.command(k.names, q.args.release(k.node.Release(q.now()))))
-		if len(commands) == maxBatch && !lost {
-			lost = flush()
+		l.release(k, l.q.now())
+		switch {
+		case !answers:
+			l.freed = l.freed[:0]
+		case len(l.freed) == maxBatch:
+			answers = l.flush()
 		}
 	}
-	if len(commands) > 0 && !lost {
-		flush()
-	}
-}
-
-// runAll runs a script many times in one pipeline, with one deadline and one judgement by the breaker. Each command was made by
-// [script.command], and may have run if its error does not say otherwise.
-func (c *conn) runAll(s *script, commands [][]any) (replies []any, errs []error) {
-	replies, errs = make([]any, len(commands)), make([]error, len(commands))
-	fail := func(err error) ([]any, []error) {
-		for i := range errs {
-			errs[i] = err
-		}
-		return replies, errs
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-	defer cancel()
-	r := spillway.Request{Arrived: time.Now()}
-	ticket, err := c.brk.Admit(ctx, r)
-	if err != nil {
-		return fail(&RedisError{Reason: ReasonBreaker, Err: err})
-	}
-	outcome := spillway.Failure
-	defer func() { c.brk.Done(r, ticket, spillway.Result{Outcome: outcome, Latency: time.Since(r.Arrived)}) }()
-	pipes, ok := c.client.(interface{ Pipeline() redis.Pipeliner })
-	if !ok {
-		pipes = c.raw
-	}
-	again := c.pipeline(ctx, pipes, commands, replies, errs, nil)
-	if len(again) > 0 {
-		for _, i := range again {
-			commands[i] = s.withSource(commands[i])
-		}
-		c.pipeline(ctx, pipes, commands, replies, errs, again)
-	}
-	for i, err := range errs {
-		if err == nil {
-			outcome = spillway.Success
-			continue
-		}
-		_, errs[i] = c.judge(ctx, r.Arrived, err)
-	}
-	return replies, errs
-}
-
-// pipeline runs those commands that only lists, or all, and returns those whose script the server does not know.
-func (c *conn) pipeline(
-	ctx context.Context, pipes interface{ Pipeline() redis.Pipeliner }, commands [][]any, replies []any, errs []error, only []int,
-) (again []int) {
-	pipe := pipes.Pipeline()
-	cmds := make([]*redis.Cmd, len(commands))
-	for i, command := range commands {
-		if only == nil {
-			cmds[i] = pipe.Do(ctx, command...)
-		}
-	}
-	for _, i := range only {
-		cmds[i] = pipe.Do(ctx, commands[i]...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, cmd := range cmds {
-		if cmd == nil {
-			continue
-		}
-		replies[i], errs[i] = cmd.Result()
-		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "NOSCRIPT") {
-			again = append(again, i)
-		}
-	}
-	return again
+	l.flush()
 }

@@ -112,6 +112,9 @@ type leaseTaken struct {
 
 func readTaken(reply any) (leaseTaken, error) {
 	r := readReply(reply, 5)
-	out := leaseTaken{taken: r.int() != 0, left: r.int(), wait: time.Duration(r.int()) * time.Microsecond, nodes: int(r.int()), learning: r.int() != 0}
+	out := leaseTaken{
+		taken: r.int() != 0, left: r.int(), wait: time.Duration(r.int()) * time.Microsecond,
+		nodes: int(r.int()), learning: r.int() != 0,
+	}
 	return out, r.err("take")
 }

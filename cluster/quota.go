@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,7 +120,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	}
 	opts.setDefaults()
 	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("cluster: Quota: %w", err)
+		return nil, err
 	}
 	q := &Quota{
 		cfg: opts.config(), name: opts.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
@@ -157,34 +158,45 @@ func (o *QuotaOptions) setDefaults() {
 func (o *QuotaOptions) validate() error {
 	switch {
 	case o.Rate.Tokens < 1 || o.Rate.Tokens > maxTokens/1000:
-		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", o.Rate.Tokens)
+		return fmt.Errorf("cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got %d", o.Rate.Tokens)
 	case o.Rate.Per <= 0:
-		return fmt.Errorf("Rate.Per must be positive, got %v", o.Rate.Per)
+		return fmt.Errorf("cluster: Quota: Rate.Per must be positive, got %v", o.Rate.Per)
 	case o.Burst < 1 || int64(o.Burst) > maxTokens/1000:
-		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Burst)
+		return fmt.Errorf("cluster: Quota: Burst must be in 1..2^52/1000, got %d", o.Burst)
 	case !(o.Weight >= 1e-6 && o.Weight <= 1e6):
-		return fmt.Errorf("Weight must be in 1e-6..1e6, got %v", o.Weight)
+		return fmt.Errorf("cluster: Quota: Weight must be in 1e-6..1e6, got %v", o.Weight)
 	case o.Interval < minInterval || o.Interval > maxTimeout:
-		return fmt.Errorf("Interval must be in %v..%v, got %v", minInterval, maxTimeout, o.Interval)
+		return fmt.Errorf("cluster: Quota: Interval must be in %v..%v, got %v", minInterval, maxTimeout, o.Interval)
 	case o.Term < 3*o.Interval || o.Term > time.Hour:
-		return fmt.Errorf("Term must be in 3 intervals..1h, got %v", o.Term)
+		return fmt.Errorf("cluster: Quota: Term must be in 3 intervals..1h, got %v", o.Term)
 	case o.Reclaim < 0 || o.Reclaim > time.Hour:
-		return fmt.Errorf("Reclaim must be in 0..1h, got %v", o.Reclaim)
+		return fmt.Errorf("cluster: Quota: Reclaim must be in 0..1h, got %v", o.Reclaim)
 	case o.OnLoss > Closed:
-		return fmt.Errorf("OnLoss must be HoldLease, Share, Open or Closed, got %v", o.OnLoss)
+		return fmt.Errorf("cluster: Quota: OnLoss must be HoldLease, Share, Open or Closed, got %v", o.OnLoss)
 	case o.Grace < 0 || o.Grace > maxMemory:
-		return fmt.Errorf("Grace must be in 0..%v, got %v", maxMemory, o.Grace)
+		return fmt.Errorf("cluster: Quota: Grace must be in 0..%v, got %v", maxMemory, o.Grace)
 	case o.Nodes == 0 && o.OnLoss <= Share:
-		return errors.New("Nodes must be set to share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
+		return errors.New("cluster: Quota: Nodes must be set to share the rate when Redis is lost, or OnLoss be Open or Closed, got 0")
 	case o.Nodes < 0 || o.Nodes > maxNodes:
-		return fmt.Errorf("Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
+		return fmt.Errorf("cluster: Quota: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
 	case o.MaxKeys < 1 || o.MaxKeys > maxQuotaKeys:
-		return fmt.Errorf("MaxKeys must be in 1..%d, got %d", maxQuotaKeys, o.MaxKeys)
+		return fmt.Errorf("cluster: Quota: MaxKeys must be in 1..%d, got %d", maxQuotaKeys, o.MaxKeys)
 	}
-	if err := validateName("Name", o.Name, "{}:"); err != nil {
-		return err
+	return o.validateNames()
+}
+
+// validateNames checks what becomes part of keys and of metrics.
+func (o *QuotaOptions) validateNames() error {
+	odd := func(without string) func(rune) bool {
+		return func(c rune) bool { return c < ' ' || c > '~' || strings.ContainsRune(without, c) }
 	}
-	return validateName("Prefix", o.Prefix, "{}")
+	switch {
+	case strings.ContainsFunc(o.Name, odd("{}:")):
+		return fmt.Errorf("cluster: Quota: Name must be printable ASCII without any of {}:, got %q", o.Name)
+	case strings.ContainsFunc(o.Prefix, odd("{}")):
+		return fmt.Errorf("cluster: Quota: Prefix must be printable ASCII without any of {}, got %q", o.Prefix)
+	}
+	return nil
 }
 
 // config returns what the state machines need to know.

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/lease"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -92,5 +95,36 @@ func TestQuotaIsFarFasterThanAsking(t *testing.T) {
 	t.Logf("%.3g decisions per second by lease, %.3g by asking: %.0f times", fast, slow, fast/slow)
 	if !raceEnabled {
 		require.Greater(t, fast, 20*slow)
+	}
+}
+
+// BenchmarkLeaseScript measures what a renewal costs Redis, by its own account.
+func BenchmarkLeaseScript(b *testing.B) {
+	for _, nodes := range []int{2, 8, 32, 128, 512} {
+		b.Run(strconv.Itoa(nodes), func(b *testing.B) {
+			s := redistest.Start(b)
+			c, err := newConn(connOptions{kind: "Quota", client: s.Client()})
+			require.NoError(b, err)
+			cfg := lease.Config{Rate: 1e5, Burst: 1e4, Interval: defaultInterval, Term: 3 * defaultInterval}
+			script, names := newScript(clockLua, leaseLua), []string{"{b}:lease", "{b}:mark"}
+			seq := make([]uint64, nodes)
+			i := 0
+			for b.Loop() {
+				n := i % nodes
+				i++
+				args := newLeaseArgs("node"+strconv.Itoa(n), &cfg)
+				q := lease.Request{Seq: seq[n] + 1, Ack: seq[n], Want: float64(n * 1000), Has: 1e5, Weight: 1}
+				seq[n]++
+				if _, err := c.call(b.Context(), script, names, args.sync(&q)...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			info := s.Client().InfoMap(b.Context(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+			_, rest, _ := strings.Cut(info, "usec_per_call=")
+			rest, _, _ = strings.Cut(rest, ",")
+			usec, err := strconv.ParseFloat(rest, 64)
+			require.NoError(b, err)
+			b.ReportMetric(usec, "server-µs/op")
+		})
 	}
 }

@@ -43,7 +43,7 @@ func quotaChild() error {
 			}
 		}
 		if now.Sub(told) >= 100*time.Millisecond {
-			fmt.Println(admitted) //nolint:forbidigo // to the test
+			fmt.Println(admitted) // to the test
 			admitted, told = 0, told.Add(100*time.Millisecond)
 		}
 		time.Sleep(time.Millisecond) // a process of its own keeps real time

@@ -17,7 +17,7 @@ const (
 	takenAlone
 )
 
-// promptly is after how many requests to Redis a key is looked at at once, and not when its turn comes.
+// promptly is after how many requests to Redis a key is looked at without delay, and not when its turn comes.
 const promptly = 4
 
 // Admit takes the cost of r, of its Key. For a key that is leased it neither blocks nor allocates. For another it blocks for
@@ -181,7 +181,7 @@ func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
 	} else {
 		out.RetryAfter = max(a.wait, 0)
 	}
-	_, _, out.Remaining, _, out.NextIn = q.figures(key, now)
+	_, out.Limit, out.Remaining, _, out.NextIn = q.figures(key, now)
 	return out, nil
 }
 
