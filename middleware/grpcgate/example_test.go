@@ -27,7 +27,9 @@ func Example() {
 		grpc.StreamInterceptor(s.Stream),
 		grpc.InTapHandle(s.Tap), // refuses before the message is read
 	)
-	server.Stop()
+	defer server.Stop()
+	fmt.Println(len(server.GetServiceInfo()), "services so far")
+	// Output: 0 services so far
 }
 
 // A client with a breaker for each target.

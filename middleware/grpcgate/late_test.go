@@ -81,7 +81,7 @@ func TestWhatCannotFinishIsRefusedAtOnce(t *testing.T) {
 
 		require.NoError(t, m.call(51*time.Millisecond))
 		require.NoError(t, m.call(0))
-		(&method{s: m.s, name: "/test.Test/Other"}).call(time.Millisecond) //nolint:errcheck // it only must not be refused
+		(&method{s: m.s, name: "/test.Test/Other"}).call(time.Millisecond)
 		require.Equal(t, int64(1), m.s.Stats().TooLate, "each method has a latency of its own")
 		require.Zero(t, p.inFlight())
 	})

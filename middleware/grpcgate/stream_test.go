@@ -45,8 +45,8 @@ func readAll(t testing.TB, conn *grpc.ClientConn, method, text string) (all []st
 	}
 }
 
-// A chat is open: the server has admitted it.
-func openChat(t testing.TB, conn *grpc.ClientConn, ctx context.Context) grpc.ClientStream {
+// openChat returns a stream that the server has admitted.
+func openChat(ctx context.Context, t testing.TB, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
 	stream, err := openStream(ctx, conn, chatMethod)
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestOpenStreamHasLeftTheGate(t *testing.T) {
 		p := &recorder{}
 		s := gated(t, nil, p)
 		conn := start(t, tcp, &service{}, behind(s), nil)
-		stream := openChat(t, conn, context.Background())
+		stream := openChat(context.Background(), t, conn)
 		p.awaitOutcomes(t, spillway.Ignored)
 		require.Equal(t, int64(1), s.Stats().Streams)
 
@@ -89,8 +89,8 @@ func TestOpenStreamsHaveALimitOfTheirOwn(t *testing.T) {
 	conn := start(t, false, &service{}, behind(s), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	openChat(t, conn, ctx)
-	openChat(t, conn, ctx)
+	openChat(ctx, t, conn)
+	openChat(ctx, t, conn)
 	_, err := receive(opened(t, conn, downMethod, "a"))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.GreaterOrEqual(t, retryInfo(t, err), time.Second)
@@ -113,8 +113,8 @@ func TestWholeStream(t *testing.T) {
 		return nil
 	}}, behind(s), nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	stream := openChat(t, conn, context.Background())
-	openChat(t, conn, ctx)
+	stream := openChat(context.Background(), t, conn)
+	openChat(ctx, t, conn)
 	require.Equal(t, 2, p.inFlight(), "they hold their permits, and no slot")
 	require.Zero(t, s.Stats().Streams)
 	require.NoError(t, stream.CloseSend())
@@ -133,7 +133,7 @@ func TestPerMessage(t *testing.T) {
 	p := &recorder{}
 	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.PerMessage)}, p)
 	conn := start(t, false, &service{}, behind(s), nil)
-	stream := openChat(t, conn, context.Background())
+	stream := openChat(context.Background(), t, conn)
 	require.Eventually(t, func() bool { return p.inFlight() == 0 }, 10*time.Second, time.Millisecond, "it waits for a message")
 	say(t, stream, "second")
 	p.awaitOutcomes(t, spillway.Ignored, spillway.Success, spillway.Success)
