@@ -10,7 +10,9 @@ require (
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/gorilla/mux v1.8.1
 	github.com/labstack/echo/v5 v5.3.1
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/spillway-go/spillway v0.0.0
+	github.com/spillway-go/spillway/cluster v0.0.0
 	github.com/spillway-go/spillway/middleware/grpcgate v0.0.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/grpc v1.84.0
@@ -22,6 +24,7 @@ require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic v1.15.0 // indirect
 	github.com/bytedance/sonic/loader v0.5.0 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.12 // indirect
 	github.com/gin-contrib/sse v1.1.0 // indirect
@@ -59,6 +62,7 @@ require (
 	github.com/valyala/fasthttp v1.69.0 // indirect
 	github.com/yusufpapurcu/wmi v1.2.4 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
@@ -72,3 +76,5 @@ require (
 replace github.com/spillway-go/spillway => ../
 
 replace github.com/spillway-go/spillway/middleware/grpcgate => ../middleware/grpcgate
+
+replace github.com/spillway-go/spillway/cluster => ../cluster

@@ -1,0 +1,100 @@
+// Command cluster shares one limit between three servers by leases from Redis, and takes a server and Redis away.
+//
+//	go run ./examples/cluster
+//	go run ./examples/cluster -seconds 10 -rate 2000 -json figures.json -report cluster.html
+//	go run ./examples/cluster -redis 127.0.0.1:6379
+//
+// Three real servers, each a process of its own, are offered 5, 3.5 and 1 parts of a load of more than twice what they may
+// let through together. Then the busiest is killed, then Redis, and then both come back. What each lets through is printed,
+// and drawn with -report. A Redis of your own, as given by -redis, is left alone.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/report"
+)
+
+// demands are what the servers are offered, as parts of the limit.
+var demands = []float64{1.25, 0.875, 0.25}
+
+// settings are what the flags say.
+type settings struct {
+	rate    int
+	phase   time.Duration
+	redis   string
+	json    string
+	page    string
+	version string
+}
+
+func main() {
+	if run, ok := child(); ok {
+		exit(run())
+	}
+	exit(run(os.Args[1:], os.Stdout))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(args []string, out io.Writer) error {
+	var s settings
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	seconds := flags.Float64("seconds", 6, "length of each phase, 2..600")
+	flags.IntVar(&s.rate, "rate", 1000, "requests per second that all servers together let through, 100..20000")
+	flags.StringVar(&s.redis, "redis", "", "`ADDRESS` of a Redis to use instead of one of its own, which then is not killed")
+	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
+	flags.StringVar(&s.page, "report", "", "`FILE` to write a page with charts to")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if s.rate < 100 || s.rate > 20_000 || !(*seconds >= 2 && *seconds <= 600) {
+		return fmt.Errorf("-rate must be in 100..20000 and -seconds in 2..600, got %d and %v", s.rate, *seconds)
+	}
+	s.phase = time.Duration(*seconds * float64(time.Second))
+	show, err := s.drama()
+	if err != nil {
+		return err
+	}
+	figures := show.figures()
+	figures.print(out)
+	if s.json != "" {
+		text, err := json.MarshalIndent(figures, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(s.json, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	if s.page == "" {
+		return nil
+	}
+	return write(show.page(figures), s.page)
+}
+
+func write(page *report.Page, name string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := page.Write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+// window is how finely is counted what is let through.
+const window = 100 * time.Millisecond
+
+// serverOrders are what a server is told.
+type serverOrders struct {
+	Redis string
+	Name  string // of the limit
+	Rate  int    // that all servers together let through, per second
+}
+
+// A tally is how many requests a server let through in one window of the wall clock, which all servers share here.
+type tally struct {
+	Window   int64
+	Admitted int
+}
+
+// protect puts the limit that all servers share before a handler.
+func protect(client redis.UniversalClient, name string, rate int, next http.Handler) (http.Handler, *cluster.Quota, error) {
+	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
+		Client: client,
+		Name:   name,
+		Whole:  true, // whoever asks
+		Rate:   limiter.Per(rate, time.Second),
+		Burst:  rate / 20, // 50 ms worth
+		Nodes:  len(demands),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return httpgate.Handler(spillway.New(quota), nil)(next), quota, nil
+}
+
+// serve is a server: it says where it listens, then every 100 ms what it let through, until its parent ends.
+func serve() error {
+	var o serverOrders
+	if err := orders(&o); err != nil {
+		return err
+	}
+	redis.SetLogger(quiet{}) // that Redis is away is the point of the show
+	client := redis.NewClient(&redis.Options{Addr: o.Redis, MaxRetries: -1})
+	defer client.Close()
+	counts := &counter{by: map[int64]int{}}
+	handler, quota, err := protect(client, o.Name, o.Rate, counts)
+	if err != nil {
+		return err
+	}
+	defer quota.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	failed := make(chan error, 2)
+	go func() { failed <- server.Serve(l) }()
+	go func() { untilParentEnds(); failed <- nil }()
+	out := json.NewEncoder(os.Stdout)
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-time.After(window / 2):
+			for _, t := range counts.before(time.Now().UnixNano() / int64(window)) {
+				if err := out.Encode(t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// quiet is a logger of the client that says nothing.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// A counter is the handler that the limit protects: it counts when it is called.
+type counter struct {
+	mu sync.Mutex
+	by map[int64]int
+}
+
+func (c *counter) ServeHTTP(http.ResponseWriter, *http.Request) {
+	w := time.Now().UnixNano() / int64(window)
+	c.mu.Lock()
+	c.by[w]++
+	c.mu.Unlock()
+}
+
+// before takes out the windows that are over.
+func (c *counter) before(now int64) []tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []tally
+	for w, n := range c.by {
+		if w < now {
+			out = append(out, tally{w, n})
+			delete(c.by, w)
+		}
+	}
+	return out
+}
