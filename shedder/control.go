@@ -40,20 +40,23 @@ func (r Reason) String() string {
 
 // The constants of the control law. They were chosen by measurement on a real server (docs/algorithms.md).
 const (
-	enterShare  = 0.5  // of MaxDelay: waits of goroutines that mean overload
-	targetShare = 0.15 // of MaxDelay: waits of goroutines to steer by
-	shortShare  = 0.01 // of MaxDelay: waits that together with a second sign mean that the CPU is short
-	paceMost    = 1.1  // the pace, as a share of the steady rate, while nothing waits
-	paceLeast   = 0.5  // the pace however long goroutines wait
-	paceSlope   = 0.1  // what each target of waiting takes from the pace
-	squeezeFrom = 0.97 // raw usage from which the allowance shrinks while refusing
-	squeeze     = 0.85 // what a sample of such usage leaves of the allowance
-	loosen      = 2.5  // what any other sample makes of it
-	squeezeMost = 0.25 // the least share of the allowance
-	squeezeSeen = 0.4  // the share to begin with when requests are seen to queue
-	rampRate    = 8.0  // how many times the limit grows in each second of the ramp that ends an overload
-	rampEnd     = 16   // where the ramp ends
-	waitBlend   = 0.5  // the weight of a new reading of the goroutines' waits
+	enterShare   = 0.5   // of MaxDelay: waits of goroutines that mean overload
+	targetShare  = 0.15  // of MaxDelay: waits of goroutines to steer by
+	shortShare   = 0.01  // of MaxDelay: waits that together with a second sign mean that the CPU is short
+	rushShare    = 0.015 // the least share of MaxDelay waited that says so together with a crowd
+	rush         = 0.035 // what that share, times how many times more are inside than there is room for, has to reach
+	paceMost     = 1.1   // the pace, as a share of the steady rate, while nothing waits
+	paceLeast    = 0.5   // the pace however long goroutines wait
+	paceSlope    = 0.1   // what each target of waiting takes from the pace
+	squeezeFrom  = 0.97  // raw usage from which the allowance shrinks while refusing
+	squeeze      = 0.85  // what a sample of such usage leaves of the allowance
+	loosen       = 2.5   // what any other sample makes of it
+	squeezeMost  = 0.18  // the least share of the allowance
+	refusingSpan = 0.5   // seconds over which refusals are smoothed
+	squeezeSeen  = 0.4   // the share to begin with when requests are seen to queue
+	rampRate     = 8.0   // how many times the limit grows in each second of the ramp that ends an overload
+	rampEnd      = 16    // where the ramp ends
+	waitBlend    = 0.5   // the weight of a new reading of the goroutines' waits
 )
 
 // A reading is what sensors and windows say at one tick.
@@ -71,6 +74,7 @@ type reading struct {
 	rt       float64       // undisturbed latency in ns; 0 if unknown
 	refused  int64         // since the last tick
 	inFlight int64
+	gone     int64         // that were in flight and have ended, since the beginning
 	answered int64         // successes up to the end of the last closed bucket, since the beginning
 	upTo     time.Time     // the end of that bucket
 	latency  time.Duration // mean of the last bucket with successes
@@ -94,6 +98,7 @@ type controller struct {
 	lastTick    time.Time
 	lastHigh    time.Time // the last reading that said overloaded
 	lastRefused time.Time
+	refusing    float64 // refusals per second, smoothed
 	streak      int
 	wait        float64 // of goroutines, blended, in ns
 	paced       bool    // goroutines have waited too long: admissions are paced
@@ -110,6 +115,9 @@ func (c *controller) step(r *reading) verdict {
 	c.lastTick = r.now
 	if r.refused > 0 {
 		c.lastRefused = r.now
+	}
+	if dt > 0 {
+		c.refusing += (float64(r.refused)/dt - c.refusing) * -math.Expm1(-dt/refusingSpan)
 	}
 	c.observe(r)
 	why := c.detect(r)
@@ -190,13 +198,13 @@ func (c *controller) detect(r *reading) Reason {
 	return Calm
 }
 
-// short reports whether the CPU is what requests wait for: goroutines wait long, or a little with a full CPU, or with far
-// more requests inside than there is room for.
+// short reports whether the CPU is what requests wait for: goroutines wait long, or a little with a full CPU, or with many
+// more requests inside than there is room for: the more there are, the shorter the wait that will do.
 func (c *controller) short(r *reading) bool {
 	share := float64(r.wait) / float64(c.opts.MaxDelay)
 	return share >= targetShare ||
 		share >= shortShare && r.cpuKnown && c.opts.CPUThreshold != Off && r.cpu >= c.opts.CPUThreshold ||
-		share >= 3*shortShare && float64(r.inFlight) > 2*c.room(r)
+		share >= rushShare && share*float64(r.inFlight) > rush*c.room(r)
 }
 
 // squeeze moves the allowance. A full CPU needs no requests beyond those that keep it full, and more of them only make each
@@ -206,10 +214,22 @@ func (c *controller) squeeze(r *reading) {
 	switch {
 	case !r.cpuFresh || c.saturation.active:
 	case r.cpu >= squeezeFrom:
-		c.share = math.Max(c.share*squeeze, squeezeMost)
+		c.share = math.Max(c.share*squeeze, c.squeezed(r))
 	default:
 		c.share = math.Min(c.share*loosen, 1)
 	}
+}
+
+// squeezed returns the least share of the allowance. What it is for, that there is always a request to go on with, takes the
+// fewer places the more come.
+func (c *controller) squeezed(r *reading) float64 { return squeezeMost * math.Sqrt(2/c.excess(r)) }
+
+// excess returns how many times more requests come than are answered, at least 1.
+func (c *controller) excess(r *reading) float64 {
+	if r.steady <= 0 {
+		return 1
+	}
+	return 1 + c.refusing/r.steady
 }
 
 // release ends the overload when the ramp has reached its end, or when nothing has been refused for a while.
@@ -237,7 +257,8 @@ func (c *controller) allowance(r *reading) float64 {
 	if c.overloaded && !c.saturation.active {
 		share = c.share
 	}
-	return share*float64(c.opts.MaxDelay) + float64(r.pause)
+	excess := c.excess(r)
+	return share*float64(c.opts.MaxDelay) + float64(r.pause)/(excess*excess)
 }
 
 // limit returns the greatest number of requests in flight.

@@ -12,9 +12,10 @@ type crowd struct {
 	cells []cell
 }
 
+// A cell counts those that came in by it and those of them that went.
 type cell struct {
-	n atomic.Int64
-	_ [stripe.Size - 8]byte
+	entered, left atomic.Int64
+	_             [stripe.Size - 16]byte
 }
 
 const (
@@ -33,26 +34,37 @@ func newCrowd() crowd { return crowd{make([]cell, min(stripe.Wide(), maxCells))}
 func (c *crowd) enter(most int64) (at int, ok bool) {
 	at = stripe.Index(len(c.cells))
 	if most == noLimit {
-		c.cells[at].n.Add(1)
+		c.cells[at].entered.Add(1)
 		return at, true
 	}
 	if c.size() >= most { // refusing only reads what those who run write
 		return at, false
 	}
-	c.cells[at].n.Add(1)
+	c.cells[at].entered.Add(1)
 	if c.size() > most {
-		c.cells[at].n.Add(-1)
+		c.cells[at].entered.Add(-1)
 		return at, false
 	}
 	return at, true
 }
 
-func (c *crowd) leave(at int) { c.cells[at].n.Add(-1) }
+func (c *crowd) leave(at int) { c.cells[at].left.Add(1) }
 
+// size returns how many are inside. Who leaves while it counts may be counted still, never the other way round.
 func (c *crowd) size() int64 {
 	var sum int64
 	for i := range c.cells {
-		sum += c.cells[i].n.Load()
+		left := c.cells[i].left.Load()
+		sum += c.cells[i].entered.Load() - left
+	}
+	return sum
+}
+
+// gone returns how many have left.
+func (c *crowd) gone() int64 {
+	var sum int64
+	for i := range c.cells {
+		sum += c.cells[i].left.Load()
 	}
 	return sum
 }

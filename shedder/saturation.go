@@ -10,6 +10,9 @@ import (
 const (
 	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
 	growingFor  = time.Second            // how long it has to grow beyond the room
+	floodFor    = 100 * time.Millisecond // how long it is enough for if what is answered has not become less
+	flooding    = 0.5                    // what in flight has to gain then, as a share of what went and of what was inside
+	unharmed    = 0.8                    // the share of the steady rate that is answered still
 	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
 	probeStep   = 1.5                    // how much further the first probe opens the limit, and each more than the last
@@ -31,6 +34,7 @@ type saturation struct {
 
 	grown    time.Time // since when in flight has been growing beyond the room; zero if it is not
 	from     int64     // in flight then
+	gone     int64     // ended by then
 	mark     time.Time // the last comparison, by the end of a closed bucket
 	inFlight int64     // at mark
 	answered int64     // at mark
@@ -59,13 +63,13 @@ func (s *saturation) watch(r *reading, room float64) {
 		return
 	}
 	if s.grown.IsZero() {
-		s.grown, s.from = r.now, r.inFlight
+		s.growFrom(r)
 		s.compareFrom(r)
 		return
 	}
 	if r.upTo.Sub(s.mark) >= growingFor/4 {
 		if float64(r.inFlight-s.inFlight) <= growing*float64(r.answered-s.answered) {
-			s.grown, s.from = r.now, r.inFlight // what is inside grows no more: it is slow, and keeps up
+			s.growFrom(r) // what is inside grows no more: it is slow, and keeps up
 		}
 		s.compareFrom(r)
 	}
@@ -74,10 +78,20 @@ func (s *saturation) watch(r *reading, room float64) {
 	since, usual := r.now.Sub(s.grown), r.steady*r.latency.Seconds()
 	grown := since >= patience && float64(r.inFlight-s.from) >= math.Max(room, float64(s.from)) &&
 		(float64(r.inFlight) >= unusual*usual || since >= 5*patience)
-	if grown || float64(r.inFlight) > bursting*math.Max(room, usual) {
+	if grown || s.flooded(r) || float64(r.inFlight) > bursting*math.Max(room, usual) {
 		*s = saturation{active: true, room: room, gain: 1, refused: r.now}
 		s.compareFrom(r)
 	}
+}
+
+// flooded reports whether requests pile up though as many are answered as ever. Of what turned slow, none are at first.
+func (s *saturation) flooded(r *reading) bool {
+	since := r.now.Sub(s.grown)
+	if since < max(floodFor, time.Duration(4*r.rt)) {
+		return false
+	}
+	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
+	return gained >= flooding*math.Max(went, float64(s.from)) && went >= unharmed*r.steady*since.Seconds()
 }
 
 // steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
@@ -114,6 +128,8 @@ func (s *saturation) steer(r *reading, refusing bool) {
 	}
 	s.rate = rate
 }
+
+func (s *saturation) growFrom(r *reading) { s.grown, s.from, s.gone = r.now, r.inFlight, r.gone }
 
 func (s *saturation) compareFrom(r *reading) {
 	s.mark, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered

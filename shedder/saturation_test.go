@@ -99,3 +99,25 @@ func TestDependencyThatTurnsSlowIsFollowed(t *testing.T) {
 	p.run(60*time.Second, 200)
 	require.Zero(t, p.refused, "opening the limit paid, so it has been opened all the way")
 }
+
+// A step far beyond the pool is seen before more are inside than can be answered in time; what turned slow is not taken for
+// one, though at least as many pile up.
+func TestAFloodOfAPoolIsSeenWithinMoments(t *testing.T) {
+	for _, load := range []float64{2, 5, 10} {
+		p := &pool{rig: newRig(t, shedder.Options{}), slots: 8, takes: 25 * time.Millisecond}
+		p.run(10*time.Second, 160)
+		p.run(500*time.Millisecond, 320*load)
+		require.Positive(t, p.refused, "load %v", load)
+		require.Equal(t, shedder.Saturated, p.shed.Stats().Reason, "load %v", load)
+		p.reset()
+		p.run(5*time.Second, 320*load)
+		require.Greater(t, p.good, int(0.8*5*320), "load %v", load)
+	}
+	slow := &pool{rig: newRig(t, shedder.Options{}), slots: 1 << 20, takes: 25 * time.Millisecond}
+	slow.run(10*time.Second, 300)
+	slow.takes = 800 * time.Millisecond
+	slow.run(10*time.Second, 300)
+	slow.takes = 25 * time.Millisecond
+	slow.run(10*time.Second, 300)
+	require.Zero(t, slow.refused)
+}

@@ -58,7 +58,7 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 func (s *Shedder) step(now time.Time) (changed bool) {
 	cpu, sched := s.opts.CPU.Sample(now), s.opts.Sched.Sample(now)
 	was := s.control.overloaded
-	r := reading{now: now, wait: -1, inFlight: s.inside.size(), cpuKnown: cpu.Known()}
+	r := reading{now: now, wait: -1, inFlight: s.inside.size(), gone: s.inside.gone(), cpuKnown: cpu.Known()}
 	if r.cpuKnown {
 		r.cpu, r.smoothed = cpu.Usage, cpu.Smoothed
 		s.seen.pause = quotaPause(&cpu, s.seen.pause)
