@@ -61,7 +61,11 @@ func figures(t *testing.T) (out, kept string) {
 		filepath.Join(kept, "overload-cpu-5.json"): overloadJSON,
 		filepath.Join(kept, "overload-cpu-below.json"): `{"results": [
 			{"work": "cpu", "guard": "spillway", "load": 0.9, "shed": 0.015}, {"work": "cpu", "guard": "none", "load": 0.9}]}`,
-		filepath.Join(kept, "overload-none.json"):        `{"results": [{"work": "cpu", "guard": "none", "load": 5, "goodput": 0}]}`,
+		filepath.Join(kept, "overload-none.json"): `{"results": [{"work": "cpu", "guard": "none", "load": 5, "goodput": 0}]}`,
+		filepath.Join(kept, "shapes-1.json"): `{"shape": "ramp", "results": [
+			{"guard": "aegis", "load": 5, "goodput_all": 0.5, "p99_all_ms": 70}, {"guard": "spillway", "load": 5, "goodput_all": 0.9}]}`,
+		filepath.Join(kept, "shapes-2.json"): `{"shape": "storm", "results": [
+			{"guard": "spillway", "load": 3, "goodput_all": 0.8}, {"guard": "spillway", "load": 0.8, "goodput_all": 0.7, "p99_all_ms": 20}]}`,
 		filepath.Join(kept, "virtual.json"):              playedJSON,
 		filepath.Join(kept, "scenarios-00-step-5.json"):  playedJSON,
 		filepath.Join(kept, "scenarios-01-step-10.json"): playedJSON,
@@ -83,6 +87,8 @@ func TestPageIsMadeOfTheFigures(t *testing.T) {
 		"| bucket | 12.3 |",
 		"| guard | 5×: goodput | of best fixed | p99 ms | refusal p99 ms |\n| --- | ---: |",
 		"| none | 0.00 | - |", "| spillway | 0.98 | 0.98 | - | - |", "| fixed:4 | 1.00 | 1.00 | 80 |",
+		"| guard | ramp 5×: goodput | p99 ms | storm 3×: goodput | p99 ms | storm 0.8×: goodput | p99 ms |",
+		"| spillway | 0.90 | - | 0.80 | - | 0.70 | 20 |", "| aegis | 0.50 | 70 |  |  |  |  |",
 		"Two ms. The bare server carries 200 requests a second.", "(overload-cpu.svg)",
 		"| goodput, % | vegas |\n| --- | ---: |\n| pool 2× | 95.5 |", "| wrongly refused, % | vegas |\n| --- | ---: |\n| pool 2× | 1.00 |",
 		"| p99, ms | vegas |\n| --- | ---: |\n| pool 2× | - |",

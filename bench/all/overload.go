@@ -17,12 +17,13 @@ type served struct {
 	Guard       string   `json:"guard"`
 	Load        float64  `json:"load"`
 	Goodput     float64  `json:"goodput"`
-	GoodputAll  float64  `json:"goodput_all"`
 	OfBestFixed *float64 `json:"of_best_fixed"`
 	BestFixed   string   `json:"best_fixed"`
 	P99         *float64 `json:"p99_ms"`
 	RefusedP99  *float64 `json:"refused_p99_ms"`
 	Shed        float64  `json:"shed"`
+	GoodputAll  float64  `json:"goodput_all"` // of the whole load, as the next
+	P99All      *float64 `json:"p99_all_ms"`
 }
 
 // A measuredWork is one kind of request.

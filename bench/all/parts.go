@@ -17,6 +17,7 @@ func parts() []part {
 	return []part{
 		{"micro", "micro*.txt", microCommands, renderMicro},
 		{"overload", "overload*.json", overloadCommands, renderOverload},
+		{"shapes", "shapes*.json", shapesCommands, renderShapes},
 		{"virtual", "virtual*.json", virtualCommands, renderVirtual},
 		{"scenarios", "scenarios-*.json", scenarioCommands, renderScenarios},
 	}
@@ -37,6 +38,8 @@ func microCommands(quick bool) []command {
 	return []command{{"micro.txt", words, true}}
 }
 
+var works = []string{"cpu", "cpusolid", "io", "db"}
+
 // The guards that are compared. The bare server is measured by itself: it has to be replaced after every load.
 const compared = "spillway,go-zero,aegis,failsafe,gradient2,vegas,rate:1"
 
@@ -48,7 +51,7 @@ func overloadCommands(quick bool) (out []command) {
 		words := program + " -guards spillway,fixed:8 -works cpu -loads 2 -seconds 1 -settle 0 -bound 10 -json FILE"
 		return []command{{"overload-cpu.json", words, false}}
 	}
-	for _, work := range []string{"cpu", "cpusolid", "io", "db"} {
+	for _, work := range works {
 		for _, load := range []string{"2", "5", "10"} {
 			words := fmt.Sprintf("%s -guards %s -works %s -loads %s %s", program, compared, work, load, length)
 			out = append(out, command{fmt.Sprintf("overload-%s-%s.json", work, load), words, false})
@@ -59,6 +62,20 @@ func overloadCommands(quick bool) (out []command) {
 		out = append(out, command{fmt.Sprintf("overload-%s-none.json", work), words, false})
 	}
 	return out
+}
+
+// shapesCommands are one load for each shape but the step. A storm is played out: before it, in it, and after it.
+func shapesCommands(quick bool) []command {
+	const program = "go run ./bench/overload -works cpu"
+	if quick {
+		return []command{{"shapes-1.json", program + " -shape burst -guards spillway -loads 2 -sweep none -seconds 1 -settle 0 -bound 10 -json FILE", false}}
+	}
+	const guards, storm = "none,spillway,go-zero,aegis,failsafe,gradient2,vegas", "none,spillway,aegis,failsafe,gradient2"
+	return []command{
+		{"shapes-1-ramp.json", program + " -shape ramp -guards " + guards + " -loads 5 -sweep 16 -seconds 6 -settle 1 -json FILE", false},
+		{"shapes-2-burst.json", program + " -shape burst -guards " + guards + " -loads 5 -sweep 16 -seconds 6 -settle 1 -json FILE", false},
+		{"shapes-3-storm.json", program + " -shape storm -guards " + storm + " -loads 0.8,3,0.8 -sweep 16 -seconds 3 -settle 1 -json FILE", false},
+	}
 }
 
 func virtualCommands(quick bool) []command {
