@@ -22,7 +22,7 @@
 // interceptor that recovers from panics may stand on either side: a panic is a failure, and passes through untouched.
 //
 // An interceptor runs when the message has been read and decoded. [Server.Tap] runs before that, where a refusal costs
-// about half. It only looks: whether a call that it let through will ever reach its handler is not known there, so it is
+// less than half. It only looks: whether a call that it let through will ever reach its handler is not known there, so it is
 // the interceptor that takes the permit. Use both.
 //
 // # What is not gated
