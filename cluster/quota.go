@@ -34,7 +34,8 @@ import (
 // itself, in both directions. So a Quota is a [spillway.Queuer], whose Admit blocks for up to Timeout at the first requests
 // of a key, but never for a key that is leased.
 //
-// It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]. All methods may be called concurrently.
+// It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]; the zero Quota denies everything.
+// All methods may be called concurrently.
 type Quota struct {
 	cfg    lease.Config
 	name   string
@@ -131,7 +132,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	if q.conn, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker}); err != nil {
 		return nil, err
 	}
-	if q.sync, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: q.cfg.Timeout, breaker: opts.Breaker}); err != nil {
+	if q.sync, err = newConn(opts.background(q.cfg.Timeout)); err != nil {
 		return nil, err
 	}
 	q.args = newLeaseArgs(q.id, &q.cfg)
@@ -207,6 +208,17 @@ func (o *QuotaOptions) config() lease.Config {
 		Reclaim: o.Reclaim, Timeout: max(o.Interval*3/2, DefaultTimeout), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
 		Nodes: max(o.Nodes, 1),
 	}
+}
+
+// background returns the options of the way to Redis in the background. There nobody waits, and leases put off their renewals by
+// themselves while they fail, so by default its breaker comes back sooner.
+func (o *QuotaOptions) background(timeout time.Duration) connOptions {
+	c := connOptions{kind: "Quota", client: o.Client, timeout: timeout, breaker: o.Breaker}
+	if c.breaker == nil {
+		c.breaker = defaultBreaker()
+		c.breaker.MaxOpen = 2 * c.breaker.OpenFor
+	}
+	return c
 }
 
 // newNodeID returns 128 random bits: a process that is started again inherits nothing.

@@ -54,7 +54,7 @@ func TestAllowanceIsExactInSum(t *testing.T) {
 	}
 	r, err := nodes[0].limit.Peek(context.Background(), "k")
 	require.NoError(t, err)
-	require.EqualValues(t, limit-admitted.Load(), r.Remaining, "Close gives back what was not spent")
+	require.Equal(t, limit-admitted.Load(), r.Remaining, "Close gives back what was not spent")
 	require.Less(t, r.Remaining, int64(limit/20))
 	var calls int64
 	for _, a := range nodes {

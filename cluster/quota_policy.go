@@ -17,6 +17,9 @@ const (
 	takenAlone
 )
 
+// errUnmade is what the zero Quota answers.
+var errUnmade = &spillway.Rejection{Policy: "quota", Reason: limiter.ReasonZero}
+
 // promptly is after how many requests to Redis a key is looked at without delay, and not when its turn comes.
 const promptly = 4
 
@@ -27,6 +30,9 @@ func (q *Quota) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	n := int64(r.Cost)
 	if n == 0 {
 		n = 1
+	}
+	if q.reject == nil {
+		return 0, errUnmade
 	}
 	if n < 0 || n > int64(q.cfg.Burst) {
 		return 0, q.reject.cost(r.Cost)

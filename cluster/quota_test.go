@@ -75,6 +75,7 @@ func TestQuotaOptions(t *testing.T) {
 	}
 	_, err := NewQuota(nil)
 	require.Error(t, err)
+	require.ErrorIs(t, admit(new(Quota), "k"), spillway.ErrRejected)
 }
 
 // The first requests of a key are decided in Redis, the others here; an idle key is forgotten, and its lease given back.

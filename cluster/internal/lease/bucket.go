@@ -28,8 +28,9 @@ type Terms struct {
 	Until  time.Duration // when Next begins
 	Next   *Terms        // nil if these hold for ever
 	From   Source
-	ticks  int64 // between two tokens; 0 if there are none
-	slack  int64 // ticks: how far ahead of time the bucket may be before it takes another token
+	ticks  int64   // between two tokens; 0 if there are none
+	slack  int64   // ticks: how far ahead of time the bucket may be before it takes another token
+	debt   float64 // tokens owed when terms without a rate began; not positive
 	always bool
 }
 
@@ -97,7 +98,7 @@ func (b *Bucket) Tokens(now time.Duration) float64 { return b.tokens(b.Terms(now
 
 func (b *Bucket) tokens(t *Terms, now time.Duration) float64 {
 	if t.ticks == 0 {
-		return 0
+		return t.debt
 	}
 	ahead := max(b.tat.Load()-int64(now)<<tickBits, 0)
 	return float64(t.slack+t.ticks-ahead) / float64(t.ticks)
@@ -111,6 +112,9 @@ func (b *Bucket) set(now time.Duration, t *Terms, gift float64) {
 		first = first.Next
 	}
 	if first.ticks == 0 {
+		if old := b.terms.Load(); old != nil {
+			first.debt = min(b.tokens(b.Terms(now), now), 0)
+		}
 		b.terms.Store(t)
 		return
 	}

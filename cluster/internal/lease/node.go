@@ -174,7 +174,7 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 func (n *Node) Fail(now time.Duration) {
 	n.waiting = false
 	n.failures++
-	pause := n.cfg.Interval / 2 << min(n.failures-1, 3)
+	pause := n.cfg.Interval / 2 << min(n.failures-1, 2)
 	n.due = now + n.jitter(pause)
 }
 
@@ -198,7 +198,7 @@ func (n *Node) Release(now time.Duration) *Request {
 	n.nextSeq(now)
 	n.waiting, n.leased, n.seeking = false, false, false
 	n.grant, n.has, n.ack, n.expiry = 0, 0, 0, 0
-	n.Bucket.terms.Store(nothing())
+	n.Bucket.set(now, nothing(), 0)
 	return &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
 }
 

@@ -288,7 +288,7 @@ func TestOutage(t *testing.T) {
 		}
 		f.down = false
 		got = f.run(time.Second)
-		within(t, c.Rate, sum(got), low*0.99, 1.01, "back, loss %v", loss)
+		within(t, c.Rate, sum(got), low*0.99, 1.01+c.Burst/c.Rate, "back, loss %v", loss)
 		f.run(time.Second)
 		f.mostOf(t, "back")
 	}
