@@ -65,7 +65,7 @@ type Semaphore struct {
 	scripts           *semScripts
 	loss, held, queue *spillway.Rejection
 
-	ctx    context.Context // of what goes on in the background
+	ctx    context.Context //nolint:containedctx // of what goes on in the background, until Close
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	stop   chan struct{}  // closed when Close begins

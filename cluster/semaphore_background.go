@@ -147,7 +147,7 @@ func (s *Semaphore) returnSome(ctx context.Context, g semGroup, some []semReturn
 	for i, r := range some {
 		tokens[i] = r.token
 	}
-	if _, err := s.release(ctx, g.key, tokens, g.bury); err != nil {
+	if err := s.release(ctx, g.key, tokens, g.bury); err != nil {
 		s.counts.unknown.Add(1)
 		s.mu.Lock()
 		s.back = append(s.back, some...)

@@ -95,17 +95,14 @@ func (s *Semaphore) renew(ctx context.Context, key string, tokens []string) ([]i
 }
 
 // release gives tokens of one key back. If bury is true, calls for them may still be on their way, and come to nothing.
-func (s *Semaphore) release(ctx context.Context, key string, tokens []string, bury bool) (int64, error) {
+func (s *Semaphore) release(ctx context.Context, key string, tokens []string, bury bool) error {
 	var grave time.Duration
 	if bury {
 		grave = s.ttl
 	}
-	got, err := s.conn.run(ctx, s.scripts.release, s.keys(key),
+	_, err := s.conn.run(ctx, s.scripts.release, s.keys(key),
 		append([]any{s.limit.Load(), grave.Microseconds()}, anys(tokens)...)...)
-	if err != nil || len(got) == 0 {
-		return 0, err
-	}
-	return got[0], nil
+	return err
 }
 
 // Peek asks Redis how many permits of a key are held and how many calls wait for one, in all processes.

@@ -16,7 +16,7 @@ type semPermit struct {
 	fence      int64
 	unsure     bool // an earlier call for the token may still be on its way
 
-	ctx    context.Context // nil for a request
+	ctx    context.Context //nolint:containedctx // the life of the lease; nil for a request
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 
@@ -199,7 +199,7 @@ func (h *Held) Release() error {
 	}
 	good := p.end(context.Canceled)
 	back := p.handBack()
-	_, err := p.s.release(context.Background(), back.key, []string{back.token}, back.bury)
+	err := p.s.release(context.Background(), back.key, []string{back.token}, back.bury)
 	if err != nil {
 		p.s.counts.unknown.Add(1)
 		p.s.giveBack(back)
