@@ -10,7 +10,9 @@ type task struct {
 	left  time.Duration // CPU it still wants
 	slice time.Duration // what it takes before it yields
 	since time.Duration // when it became runnable
+	cpu   time.Duration // of the slice that it runs
 	done  func()
+	next  func() // ends that slice
 }
 
 // processors are the cores of a host with one queue of runnable goroutines, as the Go scheduler gives them turns.
@@ -36,7 +38,9 @@ type processors struct {
 
 // add makes a goroutine runnable that wants d of CPU and then does done.
 func (p *processors) add(d, slice time.Duration, done func()) {
-	p.queue = append(p.queue, &task{left: d, slice: slice, since: p.e.now, done: done})
+	t := &task{left: d, slice: slice, since: p.e.now, done: done}
+	t.next = func() { p.end(t) }
+	p.queue = append(p.queue, t)
 	p.dispatch()
 }
 
@@ -60,19 +64,22 @@ func (p *processors) dispatch() {
 
 // run gives t one slice.
 func (p *processors) run(t *task) {
-	cpu := min(t.left, t.slice)
-	p.inPeriod += cpu
-	p.e.after(time.Duration(float64(cpu)/p.speed), func() {
-		p.used += cpu
-		p.idle++
-		if t.left -= cpu; t.left > 0 {
-			t.since = p.e.now
-			p.queue = append(p.queue, t)
-		} else {
-			t.done()
-		}
-		p.dispatch()
-	})
+	t.cpu = min(t.left, t.slice)
+	p.inPeriod += t.cpu
+	p.e.after(time.Duration(float64(t.cpu)/p.speed), t.next)
+}
+
+// end takes t from its core, to the end of the queue if it wants more.
+func (p *processors) end(t *task) {
+	p.used += t.cpu
+	p.idle++
+	if t.left -= t.cpu; t.left > 0 {
+		t.since = p.e.now
+		p.queue = append(p.queue, t)
+	} else {
+		t.done()
+	}
+	p.dispatch()
 }
 
 // blocked reports whether no core may run now, and plans to go on when one may.

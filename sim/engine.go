@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // An engine runs events in the order of their time; events of one time in the order in which they were planned. That order
 // is total, so a run is the same to the bit every time.
@@ -22,7 +19,7 @@ type event struct {
 // at plans f for time t, or for now if t is past.
 func (e *engine) at(t time.Duration, f func()) {
 	e.seq++
-	heap.Push(&e.events, event{max(t, e.now), e.seq, f})
+	e.events.push(event{max(t, e.now), e.seq, f})
 }
 
 func (e *engine) after(d time.Duration, f func()) { e.at(e.now+d, f) }
@@ -36,33 +33,62 @@ func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now) }
 // run runs the events up to the given time.
 func (e *engine) run(until time.Duration) {
 	for len(e.events) > 0 && e.events[0].at <= until {
-		next := e.events[0]
-		heap.Pop(&e.events)
+		next := e.events.pop()
 		e.now = next.at
 		next.run()
 	}
 	e.now = until
 }
 
+// An eventHeap is a binary heap. That of the standard library would allocate for each event.
 type eventHeap []event
 
-func (h eventHeap) Len() int      { return len(h) }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h eventHeap) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+func (a event) before(b event) bool {
+	if a.at != b.at {
+		return a.at < b.at
 	}
-	return h[i].seq < h[j].seq
+	return a.seq < b.seq
 }
-func (h *eventHeap) Push(x any) {
-	if ev, ok := x.(event); ok {
-		*h = append(*h, ev)
+
+func (h *eventHeap) push(ev event) {
+	*h = append(*h, ev)
+	all := *h
+	i := len(all) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !ev.before(all[up]) {
+			break
+		}
+		all[i] = all[up]
+		i = up
 	}
+	all[i] = ev
 }
-func (h *eventHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return last
+
+func (h *eventHeap) pop() event {
+	all := *h
+	first, last := all[0], all[len(all)-1]
+	all[len(all)-1] = event{}
+	all = all[:len(all)-1]
+	*h = all
+	if len(all) == 0 {
+		return first
+	}
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= len(all) {
+			break
+		}
+		if right := down + 1; right < len(all) && all[right].before(all[down]) {
+			down = right
+		}
+		if !all[down].before(last) {
+			break
+		}
+		all[i] = all[down]
+		i = down
+	}
+	all[i] = last
+	return first
 }
