@@ -61,7 +61,8 @@ func overloadCommands(quick bool) (out []command) {
 		words = fmt.Sprintf("%s -guards none -works %s -loads 2,5,10 -sweep none %s", program, work, length)
 		out = append(out, command{fmt.Sprintf("overload-%s-none.json", work), words, false})
 	}
-	return out
+	words := fmt.Sprintf("%s -guards %s -works mixed -loads 5 %s", program, compared, length)
+	return append(out, command{"overload-mixed-5.json", words, false})
 }
 
 // shapesCommands are one load for each shape but the step. A storm is played out: before it, in it, and after it.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // renderShapes has a line for each guard, and for each load of each shape what was kept over the whole of it.
@@ -40,7 +41,7 @@ func renderShapes(s *settings) (string, error) {
 	}
 	var words []string
 	for _, c := range shapesCommands(s.quick) {
-		words = append(words, c.words)
+		words = append(words, strings.TrimSuffix(c.words, " -json FILE"))
 	}
 	return measured(when, words...) + table(1, head, rows), nil
 }
