@@ -126,22 +126,31 @@ func TestServerOutcomes(t *testing.T) {
 func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
 		p := &recorder{}
-		conn := start(t, tcp, &service{echo: func(ctx context.Context, _ string) (string, error) {
+		conn := start(t, tcp, &service{echo: func(ctx context.Context, text string) (string, error) {
+			if text == "" {
+				return "", nil
+			}
 			<-ctx.Done()
 			return "", ctx.Err()
 		}}, behind(gated(t, &grpcgate.Options{FairChance: time.Millisecond}, p)), nil)
-		for range 5 {
-			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-			_, err := echo(ctx, conn, "hello")
+		_, err := echo(context.Background(), conn, "")
+		require.NoError(t, err)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			_, err := echo(ctx, conn, "wait")
 			cancel()
 			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		}
-		f := spillway.Failure
-		p.awaitOutcomes(t, f, f, f, f, f)
+		require.Eventually(t, func() bool { return len(p.outcomes()) == 4 }, 10*time.Second, time.Millisecond)
+		// On a machine that is late, the server may hear of the client's timer well before its own would go off.
+		require.Contains(t, p.outcomes()[1:], spillway.Failure)
+		require.Subset(t, []spillway.Outcome{spillway.Failure, spillway.Ignored}, p.outcomes()[1:])
+
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(20*time.Millisecond, cancel)
-		_, err := echo(ctx, conn, "hello")
+		_, err = echo(ctx, conn, "wait")
 		require.Equal(t, codes.Canceled, status.Code(err))
-		p.awaitOutcomes(t, f, f, f, f, f, spillway.Ignored)
+		require.Eventually(t, func() bool { return len(p.outcomes()) == 5 }, 10*time.Second, time.Millisecond)
+		require.Equal(t, spillway.Ignored, p.outcomes()[4])
 	})
 }
