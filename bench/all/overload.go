@@ -103,7 +103,7 @@ func belowTable(works []measuredWork, rows []served) string {
 		}
 		lines = append(lines, line)
 	}
-	return table(1, head, lines)
+	return table(head, lines)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -170,5 +170,5 @@ func overloadTable(rows []served) string {
 		}
 		lines = append(lines, line)
 	}
-	return table(1, head, lines)
+	return table(head, lines)
 }

@@ -43,7 +43,7 @@ func renderShapes(s *settings) (string, error) {
 	for _, c := range shapesCommands(s.quick) {
 		words = append(words, strings.TrimSuffix(c.words, " -json FILE"))
 	}
-	return measured(when, words...) + table(1, head, rows), nil
+	return measured(when, words...) + table(head, rows), nil
 }
 
 // padded returns cells made up to n with empty ones.

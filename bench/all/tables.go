@@ -15,15 +15,15 @@ import (
 
 var errNoFigures = errors.New("there are no figures")
 
-// table writes a table: the first columns to the left, the others to the right.
-func table(left int, head []string, rows [][]string) string {
+// table writes a table: the first column to the left, the others to the right.
+func table(head []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
 	line(head)
 	rule := make([]string, len(head))
 	for i := range rule {
 		rule[i] = "---"
-		if i >= left {
+		if i > 0 {
 			rule[i] += ":"
 		}
 	}
@@ -147,7 +147,7 @@ func playedTables(all []played) string {
 			}
 			rows = append(rows, row)
 		}
-		tables = append(tables, table(1, append([]string{f.head}, policies...), rows))
+		tables = append(tables, table(append([]string{f.head}, policies...), rows))
 	}
 	return strings.Join(tables, "\n")
 }
