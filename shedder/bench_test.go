@@ -90,7 +90,7 @@ func full(b testing.TB) *shedder.Shedder {
 	shed, err := shedder.New(&shedder.Options{CPU: &hot, MinLimit: 1, MaxLimit: 1})
 	require.NoError(b, err)
 	for i := range 2 {
-		_, err = shed.Admit(context.Background(), spillway.Request{Arrived: time.Now().Add(time.Duration(i) * time.Second)})
+		_, err = shed.Admit(context.Background(), spillway.Request{Arrived: time.Now().Add(time.Duration(i) * time.Second / 2)})
 	}
 	require.ErrorIs(b, err, spillway.ErrRejected)
 	return shed

@@ -16,6 +16,7 @@ const (
 	QueueDelay                // goroutines wait long for a processor
 	Backlog                   // the CPU is short, and more requests are inside than can be answered in time
 	Saturated                 // requests pile up inside though the CPU is idle, and more of them yield no more answers
+	SignalHigh                // one of Options.Signals is at its threshold; Stats.Signal names it
 	CoolingDown               // none of these any more; the limit stays until CoolDown has passed, then opens by a ramp
 )
 
@@ -32,6 +33,8 @@ func (r Reason) String() string {
 		return "backlog"
 	case Saturated:
 		return "saturated"
+	case SignalHigh:
+		return "signal"
 	case CoolingDown:
 		return "cooling down"
 	}
@@ -78,6 +81,7 @@ type reading struct {
 	answered int64         // successes up to the end of the last closed bucket, since the beginning
 	upTo     time.Time     // the end of that bucket
 	latency  time.Duration // mean of the last bucket with successes
+	signal   string        // name of the first of Options.Signals that is at its threshold; "" if none is
 }
 
 // A verdict is what the controller wants of Admit.
@@ -128,6 +132,9 @@ func (c *controller) step(r *reading) verdict {
 	}
 	if c.saturation.active {
 		why = Saturated
+	}
+	if why == Calm && r.signal != "" {
+		why = SignalHigh
 	}
 	if c.wait >= targetShare*float64(c.opts.MaxDelay) {
 		c.lastWaiting = r.now

@@ -48,7 +48,13 @@ func (c *crowd) enter(most int64) (at int, ok bool) {
 	return at, true
 }
 
+// force lets one more in whatever their number.
+func (c *crowd) force(at int) { c.cells[at].entered.Add(1) }
+
 func (c *crowd) leave(at int) { c.cells[at].left.Add(1) }
+
+// undo makes an enter undone: who came in thereby was never inside.
+func (c *crowd) undo(at int) { c.cells[at].entered.Add(-1) }
 
 // size returns how many are inside. Who leaves while it counts may be counted still, never the other way round.
 func (c *crowd) size() int64 {
@@ -65,6 +71,15 @@ func (c *crowd) gone() int64 {
 	var sum int64
 	for i := range c.cells {
 		sum += c.cells[i].left.Load()
+	}
+	return sum
+}
+
+// came returns how many have entered.
+func (c *crowd) came() int64 {
+	var sum int64
+	for i := range c.cells {
+		sum += c.cells[i].entered.Load()
 	}
 	return sum
 }

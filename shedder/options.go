@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spillway-go/spillway/stats"
@@ -49,6 +50,13 @@ type Options struct {
 	MinLimit int
 	// MaxLimit is the greatest number of requests in flight while overloaded. If MaxLimit is 0, there is none.
 	MaxLimit int
+	// Signals are further signs of overload, beside the CPU and the waits of goroutines. If Signals is nil, there are none.
+	// Tune replaces them all: take [Shedder.Options], change a threshold, and give it back.
+	Signals []Signal
+	// MaxShed is the greatest share of requests that may be refused, over about a second, in (0, 1]. Beyond it some of
+	// those that the limit would refuse pass, chosen by the time of their arrival: a guard against a limit that is
+	// wrong, paid for with overload if it is right. If MaxShed is 0, there is no bound.
+	MaxShed float64
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
@@ -85,6 +93,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Buckets, DefaultBuckets)
 	setDefault(&o.MinLimit, max(2, 2*runtime.GOMAXPROCS(0)))
 	setDefault(&o.MaxLimit, math.MaxInt)
+	o.Signals = slices.Clone(o.Signals)
 	return o, o.validate()
 }
 
@@ -113,6 +122,13 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shedder: MinLimit must be at least 1, got %d", o.MinLimit)
 	case o.MaxLimit < o.MinLimit:
 		return fmt.Errorf("shedder: MaxLimit must be at least MinLimit, which is %d, got %d", o.MinLimit, o.MaxLimit)
+	case !(o.MaxShed >= 0 && o.MaxShed <= 1):
+		return fmt.Errorf("shedder: MaxShed must be in (0, 1], or 0 for no bound, got %v", o.MaxShed)
+	}
+	for i := range o.Signals {
+		if err := o.Signals[i].validate(i, o.Signals[:i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -37,12 +37,14 @@ type Shedder struct {
 	pacer    pacer
 	_        [24]byte
 	refused  [numClasses]stats.Counter
+	leak     leak
 
 	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
 	opts    Options
 	control controller
 	learner rtLearner
 	rates   rates
+	prober  prober
 	seen    progress
 	first   *windows // until the first tick knows where its buckets begin
 	view    atomic.Pointer[Stats]
@@ -83,7 +85,7 @@ func New(o *Options) (*Shedder, error) {
 	if err := s.install(opts); err != nil {
 		return nil, err
 	}
-	s.publish(free, 0)
+	s.publish(free, 0, 0)
 	return s, nil
 }
 
@@ -98,12 +100,19 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 	class := classOf(r.Priority)
 	at, ok := s.inside.enter(s.limits[class].Load())
 	if !ok {
+		if s.leak.passes(now) {
+			s.inside.force(at)
+			return spillway.Ticket(at), nil
+		}
 		s.refused[class].Add(1)
 		return 0, s.full.Load()
 	}
 	cost, ok := s.pacer.take(now, class)
 	if !ok {
-		s.inside.leave(at)
+		if s.leak.passes(now) {
+			return spillway.Ticket(at), nil
+		}
+		s.inside.undo(at)
 		s.refused[class].Add(1)
 		return 0, s.fast.Load()
 	}

@@ -31,21 +31,7 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 		now, _ = s.clock(t)
 		return now
 	}
-	changed := false
-	if now, due := s.clock(t); due {
-		if s.base.Load() == nil {
-			base := t
-			s.open(s.first, base)
-			s.first = nil
-			s.base.Store(&base)
-			s.control.lastTick, s.control.since = t, t
-			now = 0
-		}
-		changed = s.step(t)
-		s.nextTick.Store(now + int64(tick))
-	}
-	logger := s.opts.Logger
-	s.mu.Unlock()
+	changed, logger := s.takeTick(t)
 	if changed && logger != nil {
 		s.log(logger)
 	}
@@ -53,10 +39,29 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 	return now
 }
 
+// takeTick takes a step if one is due, and gives mu back whatever a sampler does.
+func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
+	defer s.mu.Unlock()
+	now, due := s.clock(t)
+	if !due {
+		return false, nil
+	}
+	if s.base.Load() == nil {
+		base := t
+		s.open(s.first, base)
+		s.first = nil
+		s.base.Store(&base)
+		s.control.lastTick, s.control.since = t, t
+		now = 0
+	}
+	s.nextTick.Store(now + int64(tick))
+	return s.step(t), s.opts.Logger
+}
+
 // step reads the sensors, advances the controller and publishes the limit. It is called with mu held, and reports whether
 // the service became overloaded or calm.
 func (s *Shedder) step(now time.Time) (changed bool) {
-	cpu, sched := s.opts.CPU.Sample(now), s.opts.Sched.Sample(now)
+	cpu, sched := s.sampleCPU(now), s.sampleSched(now)
 	was := s.control.overloaded
 	r := reading{now: now, wait: -1, inFlight: s.inside.size(), gone: s.inside.gone(), cpuKnown: cpu.Known()}
 	if r.cpuKnown {
@@ -80,9 +85,18 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	r.pass, r.steady, r.rt = s.seen.pass, s.seen.steady, s.learner.least
 	r.answered, r.latency = s.seen.answered, s.seen.latency
 	r.upTo = s.seen.bucket.Add(s.windows.Load().span())
+	var signalErr error
+	r.signal, signalErr = readSignals(s.opts.Signals, now)
+	dt := now.Sub(s.control.lastTick).Seconds()
 	s.control.opts = s.opts
-	s.publish(s.control.step(&r), r.pause)
-	s.snapshot(&r, &cpu)
+	v := s.control.step(&r)
+	if s.opts.Disabled {
+		v = free
+	}
+	s.publish(v, r.pause, s.prober.observe(&r, v.limit))
+	share := s.leak.observe(dt, s.inside.came(), refused, s.opts.MaxShed)
+	s.leak.set(share)
+	s.snapshot(&r, Stats{CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, SignalErr: signalErr, Leak: share})
 	return s.control.overloaded != was
 }
 
@@ -119,11 +133,8 @@ func quotaPause(cpu *stats.CPUSample, last time.Duration) time.Duration {
 	return time.Duration(float64(period) * math.Max(0, 1-cpu.Limit/float64(runtime.GOMAXPROCS(0))))
 }
 
-// publish makes v what Admit goes by.
-func (s *Shedder) publish(v verdict, pause time.Duration) {
-	if s.opts.Disabled {
-		v = free
-	}
+// publish makes v what Admit goes by, with a limit of at least least.
+func (s *Shedder) publish(v verdict, pause time.Duration, least int64) {
 	s.pacer.set(v.pace, pause)
 	if math.IsInf(v.limit, 1) || v.limit >= math.MaxInt32 {
 		for i := range s.limits {
@@ -131,9 +142,9 @@ func (s *Shedder) publish(v verdict, pause time.Duration) {
 		}
 		return
 	}
-	s.limits[sheddable].Store(max(1, int64(v.limit/2)))
-	s.limits[normal].Store(int64(v.limit))
-	s.limits[critical].Store(int64(v.limit + math.Max(1, v.limit/2)))
+	s.limits[sheddable].Store(max(1, int64(v.limit/2), least))
+	s.limits[normal].Store(max(int64(v.limit), least))
+	s.limits[critical].Store(max(int64(v.limit+math.Max(1, v.limit/2)), least))
 }
 
 func (s *Shedder) countRefused() int64 {
@@ -147,7 +158,7 @@ func (s *Shedder) countRefused() int64 {
 func (s *Shedder) log(l *slog.Logger) {
 	v := s.Stats()
 	if v.Overloaded {
-		l.Warn("shedder: overloaded", slog.String("reason", v.Reason.String()), slog.Float64("limit", v.Limit),
+		l.Warn("shedder: overloaded", slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
 			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", v.CPU), slog.Duration("queue_delay", v.QueueDelay))
 		return
 	}

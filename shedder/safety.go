@@ -1,0 +1,128 @@
+package shedder
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/stats"
+)
+
+// ErrStale is the error in [Stats] while a sensor goes on saying what it measured more than 3 s ago. What it says then
+// counts as unknown.
+var ErrStale = errors.New("shedder: the last sample is too old")
+
+const (
+	staleAfter = 3 * time.Second // age from which on a sample is no longer believed
+	shareSpan  = 1.0             // seconds over which the share of refusals is taken for MaxShed
+	probeEvery = time.Second     // how long nothing ends before one more is let in, and then between two of them
+)
+
+func panicked(p any) error { return fmt.Errorf("shedder: sampler panicked: %v", p) }
+
+// sampleCPU is what the CPU sampler says, unless it panics or says what is long past. A sample without a time has no age.
+func (s *Shedder) sampleCPU(now time.Time) (out stats.CPUSample) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = stats.CPUSample{Err: panicked(p)}
+		}
+	}()
+	out = s.opts.CPU.Sample(now)
+	if out.Known() && !out.Time.IsZero() && out.Age(now) > staleAfter {
+		out.Err = ErrStale
+	}
+	return out
+}
+
+// sampleSched does the same with the waits of goroutines.
+func (s *Shedder) sampleSched(now time.Time) (out stats.SchedSample) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = stats.SchedSample{Err: panicked(p)}
+		}
+	}()
+	out = s.opts.Sched.Sample(now)
+	if out.Err == nil && !out.Time.IsZero() && now.Sub(out.Time) > staleAfter {
+		out.Err = ErrStale
+	}
+	return out
+}
+
+// A leak lets some of those who would be refused pass, so that no more than a set share of all are refused. Which ones is
+// decided by the time of their arrival, so that nothing is written to but on the way in.
+type leak struct {
+	odds   atomic.Uint64 // of 2^64; 0 lets nobody pass
+	leaked stats.Counter // would have been refused, and passed
+
+	// The rest belongs to the tick.
+	came, turned, passed int64 // counters as of the last tick
+	// Within the last second or so: requests, those that were refused, and those that would have been without the leak.
+	all, refused, refusable float64
+}
+
+// passes reports whether the request that arrived at now, in ns, passes though it would be refused.
+func (l *leak) passes(now int64) bool {
+	odds := l.odds.Load()
+	if odds == 0 || scatter(uint64(now)) >= odds {
+		return false
+	}
+	l.leaked.Add(1)
+	return true
+}
+
+// scatter spreads successive numbers over all of 2^64: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+func scatter(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// observe takes in what has been admitted and refused since New, and returns the share of refusals to let pass so that no
+// more than most of all requests are refused; most 0 is no bound. What was refused too much is made good.
+func (l *leak) observe(dt float64, admitted, refused int64, most float64) float64 {
+	leaked := l.leaked.Value()
+	came, turned, passed := admitted-l.came, refused-l.turned, leaked-l.passed
+	l.came, l.turned, l.passed = admitted, refused, leaked
+	keep := math.Exp(-math.Max(dt, 0) / shareSpan)
+	l.all = l.all*keep + float64(came+turned)
+	l.refused = l.refused*keep + float64(turned)
+	l.refusable = l.refusable*keep + float64(turned+passed)
+	if most == 0 || l.refusable <= most*l.all {
+		return 0
+	}
+	excess := l.refused - most*l.all
+	return min(max(1-(most*l.all-excess)/l.refusable, 0), 1)
+}
+
+// set makes share the part of refusals that passes.
+func (l *leak) set(share float64) {
+	l.odds.Store(uint64(min(share, 1-0x1p-53)*(1<<63)) << 1)
+}
+
+// A prober lets one more in, beyond the limit, where as many are inside as may be and nothing ends: if what they wait for
+// has healed, the one that comes in sees it, and if nobody came in, nobody would.
+type prober struct {
+	gone   int64     // that had ended at the last tick
+	ended  time.Time // when the last of them did, as far as ticks tell
+	probed time.Time
+	limit  int64 // to be published if the limit is less; 0 is none
+	probes int64
+}
+
+// observe returns the least limit to publish. Where requests take longer than a second, it waits for twice as long as
+// they take.
+func (p *prober) observe(r *reading, limit float64) int64 {
+	if r.gone != p.gone || p.ended.IsZero() || float64(r.inFlight) < math.Max(1, math.Floor(limit/2)) {
+		p.gone, p.ended, p.limit = r.gone, r.now, 0
+		return 0
+	}
+	patience := max(probeEvery, 2*time.Duration(r.rt))
+	if r.now.Sub(p.ended) >= patience && r.now.Sub(p.probed) >= probeEvery && r.inFlight >= p.limit {
+		p.probed, p.limit = r.now, r.inFlight+1
+		p.probes++
+	}
+	return p.limit
+}
