@@ -12,10 +12,11 @@ import (
 
 // figures are the results, as told by -json.
 type figures struct {
+	Runs    int      `json:"runs"` // of each policy, whose means the results are
 	Results []figure `json:"results"`
 }
 
-// A figure is one policy's result. What there is nothing to tell of is null.
+// A figure is one policy's result. What there is nothing to tell of, be it in one run of several, is null.
 type figure struct {
 	Policy         string   `json:"policy"`
 	Scenario       string   `json:"scenario"`
@@ -48,6 +49,24 @@ func known(v float64) *float64 {
 		return nil
 	}
 	return &v
+}
+
+// mean returns a result whose figures are the means of those of runs. Where one has nothing to tell, such as a time until
+// what never came, the mean has not either.
+func mean(runs []*sim.Result) *sim.Result {
+	m := *runs[0]
+	for _, f := range []func(*sim.Result) *float64{
+		func(r *sim.Result) *float64 { return &r.Goodput }, func(r *sim.Result) *float64 { return &r.First5s },
+		func(r *sim.Result) *float64 { return &r.P99 }, func(r *sim.Result) *float64 { return &r.WronglyRefused },
+		func(r *sim.Result) *float64 { return &r.ConvergedS }, func(r *sim.Result) *float64 { return &r.RecoveredS },
+	} {
+		sum := *f(runs[0])
+		for _, r := range runs[1:] {
+			sum += *f(r)
+		}
+		*f(&m) = sum / float64(len(runs))
+	}
+	return &m
 }
 
 var columns = []string{"goodput", "first 5 s", "p99", "wrongly refused", "converged", "recovered"}

@@ -11,7 +11,8 @@
 // -scale, and draws what each request needs from the recorded ones. Its load is that of the busiest
 // second; what is refused in the seconds after it counts as wrongly refused if these ask for no more than the capacity.
 //
-// The same seed gives the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
+// Figures are means of -runs runs, with seeds from -seed on; the charts of the page show the first of them. The same seeds
+// give the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
 package main
 
 import (
@@ -42,6 +43,7 @@ type settings struct {
 	scenario, policies string
 	load               float64
 	seed               uint64
+	runs               int
 	json, report       string
 	list               bool
 
@@ -59,6 +61,7 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.Float64Var(&s.load, "load", 10, "what scenarios that step go to, as a multiple of the capacity")
 	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames)
 	flags.Uint64Var(&s.seed, "seed", 1, "the same one gives the same figures")
+	flags.IntVar(&s.runs, "runs", 3, "how many runs the figures are the means of, 1 to 100, with seeds from -seed on")
 	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
 	flags.StringVar(&s.report, "report", "", "`FILE` to write an HTML page with charts to")
 	flags.BoolVar(&s.list, "list", false, "show the scenarios and end")
@@ -74,6 +77,9 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	}
 	if !(s.load > 0 && s.load <= 100) {
 		return s, fmt.Errorf("load must be above 0 and at most 100, got %v", s.load)
+	}
+	if s.runs < 1 || s.runs > 100 {
+		return s, fmt.Errorf("runs must be in 1..100, got %d", s.runs)
 	}
 	return s, nil
 }
@@ -96,7 +102,7 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, err := contenders(s.policies, s.seed)
+	all, err := contenders(s.policies)
 	if err != nil {
 		return err
 	}
@@ -105,16 +111,22 @@ func run(args []string, out, usage io.Writer) error {
 
 // play runs the scenario behind each policy, and tells the results.
 func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) error {
-	f := figures{Results: []figure{}}
-	var results []*sim.Result
-	fmt.Fprintf(out, "%s at %.4g times the capacity, %v of virtual time for each policy\n\n", scenario.Name, s.load, length(scenario))
+	f := figures{Runs: s.runs, Results: []figure{}}
+	var means, firsts []*sim.Result
+	fmt.Fprintf(out, "%s at %.4g times the capacity, %v of virtual time for each policy%s\n\n",
+		scenario.Name, s.load, length(scenario), times(s.runs))
 	head(out, all)
 	for _, c := range all {
-		r, err := sim.Run(scenario, s.seed, c.gate)
-		if err != nil {
-			return err
+		runs := make([]*sim.Result, s.runs)
+		for i := range runs {
+			var err error
+			seed := s.seed + uint64(i)
+			if runs[i], err = sim.Run(scenario, seed, c.gate(seed)); err != nil {
+				return err
+			}
 		}
-		results = append(results, r)
+		r := mean(runs)
+		means, firsts = append(means, r), append(firsts, runs[0])
 		f.Results = append(f.Results, newFigure(c.name, s.load, r))
 		row(out, all, c.name, r)
 	}
@@ -128,9 +140,17 @@ func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) err
 		}
 	}
 	if s.report != "" {
-		return writePage(s, all, results)
+		return writePage(s, all, means, firsts)
 	}
 	return nil
+}
+
+// times says that there is more than one run.
+func times(runs int) string {
+	if runs == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", the mean of %d runs", runs)
 }
 
 // library is sim.Library with each name once: the steady one runs at the load that was asked for.

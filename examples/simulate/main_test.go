@@ -26,8 +26,8 @@ func short(load float64) sim.Scenario {
 
 func TestPlayWritesTheFigures(t *testing.T) {
 	dir := t.TempDir()
-	s := settings{load: 3, seed: 1, json: filepath.Join(dir, "figures.json"), report: filepath.Join(dir, "page.html")}
-	all, err := contenders("spillway:threshold=0.8,delay=50ms, fixed:8,none,gradient2", s.seed)
+	s := settings{load: 3, seed: 1, runs: 2, json: filepath.Join(dir, "figures.json"), report: filepath.Join(dir, "page.html")}
+	all, err := contenders("spillway:threshold=0.8,delay=50ms, fixed:8,none,gradient2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,14 @@ func TestPlayWritesTheFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told struct {
+		Runs    int              `json:"runs"`
 		Results []map[string]any `json:"results"`
 	}
 	if err := json.Unmarshal(text, &told); err != nil {
 		t.Fatal(err)
+	}
+	if told.Runs != 2 {
+		t.Errorf("want 2 runs, got %d", told.Runs)
 	}
 	if len(told.Results) != len(all) {
 		t.Fatalf("want %d results, got %d", len(all), len(told.Results))
@@ -76,14 +80,14 @@ func TestPlayWritesTheFigures(t *testing.T) {
 }
 
 func TestSameSeedSameFigures(t *testing.T) {
-	figuresOf := func(seed uint64) string {
-		all, err := contenders("vegas", seed)
+	figuresOf := func(seed uint64, runs int) string {
+		all, err := contenders("vegas")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
 		file := filepath.Join(t.TempDir(), "f.json")
-		if err := play(settings{load: 2, seed: seed, json: file}, short(2), all, &out); err != nil {
+		if err := play(settings{load: 2, seed: seed, runs: runs, json: file}, short(2), all, &out); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(file)
@@ -92,8 +96,18 @@ func TestSameSeedSameFigures(t *testing.T) {
 		}
 		return string(text)
 	}
-	if first := figuresOf(7); first != figuresOf(7) || first == figuresOf(8) {
+	if first := figuresOf(7, 1); first != figuresOf(7, 1) || first == figuresOf(8, 1) {
 		t.Error("the seed decides, and nothing else")
+	}
+	goodput := func(seed uint64, runs int) float64 {
+		var told figures
+		if err := json.Unmarshal([]byte(figuresOf(seed, runs)), &told); err != nil {
+			t.Fatal(err)
+		}
+		return *told.Results[0].Goodput
+	}
+	if want, got := (goodput(7, 1)+goodput(8, 1))/2, goodput(7, 2); want != got {
+		t.Errorf("two runs are those of their seeds: want the mean %v, got %v", want, got)
 	}
 }
 
@@ -123,6 +137,7 @@ func TestWhatCannotBePlayed(t *testing.T) {
 		`policy "spillway:delay=fast": time: invalid duration`:                   {"-policies", "spillway:delay=fast"},
 		`policy "spillway:threshold=2": shedder: CPUThreshold must be in (0, 1]`: {"-policies", "spillway:threshold=2"},
 		"load must be above 0 and at most 100, got 0":                            {"-load", "0"},
+		"runs must be in 1..100, got 0":                                          {"-runs", "0"},
 		`unexpected argument "step"`:                                             {"step"},
 	} {
 		err := run(args, io.Discard, io.Discard)

@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// writePage shows the results as an HTML page.
-func writePage(s settings, all []contender, results []*sim.Result) error {
+// writePage shows the figures of the results as an HTML page, and how the first run of each went.
+func writePage(s settings, all []contender, results, firsts []*sim.Result) error {
 	bars := report.BarGroup{Title: "Goodput, as a share of the capacity"}
 	table := &report.Table{Head: append([]string{"policy"}, columns...)}
 	useful := report.Chart{Title: "Answers in time", Unit: "%"}
@@ -22,7 +22,7 @@ func writePage(s settings, all []contender, results []*sim.Result) error {
 		}
 		bars.Bars = append(bars.Bars, report.Bar{Name: all[i].name, Text: cell("%.1f %%", 100*r.Goodput), Value: r.Goodput, Role: role})
 		table.Rows = append(table.Rows, append([]string{all[i].name}, cells(r)...))
-		x, served, within := seconds(r)
+		x, served, within := seconds(firsts[i])
 		useful.X, inFlight.X = x, x
 		useful.Lines = append(useful.Lines, report.Line{Name: all[i].name, Y: served, Role: role})
 		inFlight.Lines = append(inFlight.Lines, report.Line{Name: all[i].name, Y: within, Role: role})
@@ -33,7 +33,7 @@ func writePage(s settings, all []contender, results []*sim.Result) error {
 		Sections: []report.Section{
 			{Bars: []report.BarGroup{bars}, Table: table, Charts: []report.Chart{useful, inFlight}},
 		},
-		Notes: []string{fmt.Sprintf("Seed %d. The same seed gives the same figures to the bit.", s.seed)},
+		Notes: []string{note(s)},
 	}
 	file, err := os.Create(s.report)
 	if err != nil {
@@ -44,6 +44,15 @@ func writePage(s settings, all []contender, results []*sim.Result) error {
 		return err
 	}
 	return file.Close()
+}
+
+// note says what was run.
+func note(s settings) string {
+	if s.runs == 1 {
+		return fmt.Sprintf("Seed %d. The same seed gives the same figures to the bit.", s.seed)
+	}
+	return fmt.Sprintf("The figures are means of %d runs, with seeds from %d on; the charts show the first run. "+
+		"The same seeds give the same figures to the bit.", s.runs, s.seed)
 }
 
 // seconds returns the second, the share of the capacity that was served in it, and the requests in flight, all in the mean

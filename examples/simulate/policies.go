@@ -15,13 +15,16 @@ import (
 // A contender is a policy with the name that the user gave it.
 type contender struct {
 	name string
-	gate func(*sim.Host) (*spillway.Gate, error)
+	gate func(seed uint64) gates
 }
+
+// gates make the gate of each host.
+type gates func(*sim.Host) (*spillway.Gate, error)
 
 const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms, gradient2, vegas, aimd"
 
 // contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
-func contenders(list string, seed uint64) ([]contender, error) {
+func contenders(list string) ([]contender, error) {
 	var names []string
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
@@ -33,7 +36,7 @@ func contenders(list string, seed uint64) ([]contender, error) {
 	}
 	var all []contender
 	for _, name := range names {
-		gate, err := gateOf(name, seed)
+		gate, err := gateOf(name)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +45,7 @@ func contenders(list string, seed uint64) ([]contender, error) {
 	return all, nil
 }
 
-func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), error) {
+func gateOf(name string) (func(seed uint64) gates, error) {
 	kind, options, given := strings.Cut(name, ":")
 	switch kind {
 	case "fixed":
@@ -50,10 +53,10 @@ func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), 
 		if err != nil || n < 1 {
 			return nil, fmt.Errorf("policy %q: the limit must be a whole number from 1 on, as in fixed:8", name)
 		}
-		return func(*sim.Host) (*spillway.Gate, error) {
+		return always(func(*sim.Host) (*spillway.Gate, error) {
 			limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
 			return spillway.New(limit), err
-		}, nil
+		}), nil
 	case "spillway":
 		return shedding(name, options)
 	}
@@ -62,24 +65,28 @@ func gateOf(name string, seed uint64) (func(*sim.Host) (*spillway.Gate, error), 
 	}
 	switch kind {
 	case "none":
-		return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(), nil }, nil
+		return always(func(*sim.Host) (*spillway.Gate, error) { return spillway.New(), nil }), nil
 	case "gradient2":
 		return alone(func() spillway.Policy { return learned(&shedder.Gradient2{}, 20, 200) }), nil
 	case "vegas":
-		hosts := uint64(0)
-		return alone(func() spillway.Policy {
-			hosts++
-			return learned(&shedder.Vegas{Seed: seed + hosts}, 1, 1000)
-		}), nil
+		return func(seed uint64) gates {
+			return func(*sim.Host) (*spillway.Gate, error) {
+				seed++ // another one for each host
+				return spillway.New(learned(&shedder.Vegas{Seed: seed}, 1, 1000)), nil
+			}
+		}, nil
 	case "aimd":
 		return alone(func() spillway.Policy { return learned(&shedder.AIMD{}, 20, 200) }), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
 }
 
+// always returns what needs no seed.
+func always(g gates) func(uint64) gates { return func(uint64) gates { return g } }
+
 // alone returns what makes gates of one policy each.
-func alone(policy func() spillway.Policy) func(*sim.Host) (*spillway.Gate, error) {
-	return func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil }
+func alone(policy func() spillway.Policy) func(uint64) gates {
+	return always(func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil })
 }
 
 // learned returns a limit that an estimator learns, in the bounds that its authors gave it.
@@ -88,7 +95,7 @@ func learned(e shedder.Estimator, least, most int) spillway.Policy {
 }
 
 // shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.
-func shedding(name, options string) (func(*sim.Host) (*spillway.Gate, error), error) {
+func shedding(name, options string) (func(uint64) gates, error) {
 	var o shedder.Options
 	for option := range strings.SplitSeq(options, ",") {
 		if option == "" {
@@ -109,7 +116,7 @@ func shedding(name, options string) (func(*sim.Host) (*spillway.Gate, error), er
 			return nil, fmt.Errorf("policy %q: %w", name, err)
 		}
 	}
-	return func(h *sim.Host) (*spillway.Gate, error) {
+	return always(func(h *sim.Host) (*spillway.Gate, error) {
 		o := o
 		o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
 		shed, err := shedder.New(&o)
@@ -117,5 +124,5 @@ func shedding(name, options string) (func(*sim.Host) (*spillway.Gate, error), er
 			return nil, fmt.Errorf("policy %q: %w", name, err)
 		}
 		return spillway.New(shed), nil
-	}, nil
+	}), nil
 }
