@@ -93,11 +93,8 @@ func TestQuotaSurvives(t *testing.T) {
 	}
 	f.run(800 * time.Millisecond)
 	goroutines := runtime.NumGoroutine()
-	nothing := func() {}
 	for _, h := range []hurt{
-		{name: "FLUSHALL", begin: func() { s.Do("FLUSHALL") }, end: nothing},
-		{name: "SCRIPT FLUSH and resets", begin: func() { s.Do("SCRIPT", "FLUSH"); p.Reset() }, end: p.Reset},
-		{name: "20 ms", begin: func() { p.SetLatency(20 * time.Millisecond) }, end: p.Heal},
+		{name: "FLUSHALL, and scripts and connections too", begin: func() { s.Do("FLUSHALL"); s.Do("SCRIPT", "FLUSH"); p.Reset() }, end: p.Reset},
 		{name: "200 ms", begin: func() { p.SetLatency(200 * time.Millisecond) }, end: p.Heal},
 		{name: "black hole", begin: func() { p.BlackHole(true) }, end: p.Heal},
 		{name: "half of the replies lost", begin: func() { p.DropReplies(0.5) }, end: p.Heal},
@@ -112,11 +109,23 @@ func TestQuotaSurvives(t *testing.T) {
 		sum += total(f.run(after)) * after.Seconds()
 		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+20, "%s: goroutines pile up", h.name)
 		part := sum / rate / (during + after).Seconds()
-		got := f.run(300 * time.Millisecond)
-		t.Logf("%s: %.3f of the limit in all; then %.3f with jain %.4f", h.name, part, total(got)/rate, jain(got, f.shares()))
 		require.GreaterOrEqual(t, part, 0.7, h.name)
 		require.LessOrEqual(t, part, 1+(f.burst+4)*2/rate, h.name)
-		require.Greater(t, jain(got, f.shares()), 0.9, h.name)
+		f.settle(h.name, part)
+	}
+}
+
+// settle waits until all is fair again: after an outage, until the background has tried again and Redis has learnt.
+func (f *quotaFleet) settle(name string, part float64) {
+	f.t.Helper()
+	for tries := 1; ; tries++ {
+		got := f.run(300 * time.Millisecond)
+		j := jain(got, f.shares())
+		if j > 0.95 {
+			f.t.Logf("%s: %.3f of the limit in all; then %.3f with jain %.4f, window %d", name, part, total(got)/f.rate, j, tries)
+			return
+		}
+		require.Less(f.t, tries, 10, "%s: jain %.4f", name, j)
 	}
 }
 

@@ -55,7 +55,10 @@ func (f *fleet) join(demand float64) *fleetNode {
 
 // run serves d and returns what was admitted by node, per second.
 func (f *fleet) run(d time.Duration) []float64 {
-	const slice = 100 * time.Microsecond
+	slice := 100 * time.Microsecond
+	if raceEnabled {
+		slice *= 5
+	}
 	before := make([]float64, len(f.nodes))
 	for i, n := range f.nodes {
 		before[i] = n.admitted
@@ -65,7 +68,7 @@ func (f *fleet) run(d time.Duration) []float64 {
 			if n.dead {
 				continue
 			}
-			if f.stall != nil && f.now >= n.stalled && f.rng.IntN(500) == 0 {
+			if f.stall != nil && f.now >= n.stalled && f.rng.IntN(int(50*time.Millisecond/slice)) == 0 {
 				n.stalled = f.now + f.stall()
 			}
 			if f.now >= n.stalled {
