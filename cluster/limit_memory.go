@@ -25,12 +25,12 @@ type place struct {
 
 // An answer is immutable.
 type answer struct {
-	key   string
-	rule  int // that decided
-	state limiter.State
-	asked time.Time // before the call was sent
-	cost  int64     // the least that was refused; 0 if none was
-	until time.Time // up to when it will be
+	key    string
+	rule   int             // that decided
+	states []limiter.State // of all rules
+	asked  time.Time       // before the call was sent
+	cost   int64           // the least that was refused; 0 if none was
+	until  time.Time       // up to when it will be
 }
 
 func newMemory(keys int) *memory {
@@ -61,9 +61,9 @@ func (a *answer) refuses(n int64, now time.Time) bool {
 	return a != nil && a.cost > 0 && n >= a.cost && now.Before(a.until)
 }
 
-// stateAt returns what is known at now without asking.
-func (a *answer) stateAt(now time.Time) limiter.State {
-	s := a.state
+// stateAt returns what is known of a rule at now without asking.
+func (a *answer) stateAt(now time.Time, rule int) limiter.State {
+	s := a.states[rule]
 	age := now.Sub(a.asked)
 	if age >= s.FullIn {
 		return limiter.State{Limit: s.Limit, Remaining: s.Limit}

@@ -99,7 +99,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
 			l.counts.refused(FromMemory)
 			return Result{
-				State: a.stateAt(asked), RetryAfter: a.until.Sub(asked), Rule: l.rules[a.rule].name, Source: FromMemory, rule: a.rule,
+				State: a.stateAt(asked, a.rule), RetryAfter: a.until.Sub(asked), Rule: l.rules[a.rule].name, Source: FromMemory, rule: a.rule,
 			}, nil
 		}
 	}
@@ -112,7 +112,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	if n > 0 {
 		l.counts.decided(&r)
 	}
-	l.memory.remember(l.answerOf(key, n, how, asked, &r), version)
+	l.memory.remember(l.answerOf(key, n, how, asked, &r, reply), version)
 	return r, nil
 }
 
@@ -155,14 +155,22 @@ func (l *Limit) tightest(reply []int64) int {
 
 // answerOf returns what to remember of a result. Time is counted from before the call was sent, so a refusal is never
 // remembered for longer than Redis said.
-func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Result) *answer {
-	a := &answer{key: key, rule: r.rule, state: r.State, asked: asked}
+func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Result, reply []int64) *answer {
+	a := &answer{key: key, rule: r.rule, asked: asked, states: make([]limiter.State, len(l.rules))}
+	for i := range a.states {
+		a.states[i] = l.stateOf(reply, i)
+	}
 	if r.Allowed {
 		return a
 	}
 	wait := r.RetryAfter
-	if a.cost = n; how == someTokens {
-		a.cost, wait = 1, r.NextIn // it took what there was
+	if a.cost = n; how == someTokens { // it took what there was: a rule has nothing left, for one who wants one either
+		a.cost, wait = 1, 0
+		for _, s := range a.states {
+			if s.Remaining == 0 {
+				wait = max(wait, s.NextIn)
+			}
+		}
 	}
 	if l.recheck > 0 {
 		wait = min(wait, l.recheck)

@@ -15,8 +15,12 @@ type turn struct {
 	users int           // guarded by Limit.mu
 }
 
-// minSleep keeps one who waits from asking all the time, should Redis say that there will be more at once and not be right.
-const minSleep = time.Millisecond
+const (
+	// minSleep keeps one who waits from asking all the time, should Redis say that there will be more at once and not be right.
+	minSleep = time.Millisecond
+	// lostSleep does when Redis is lost and this process's share is too small: it waits for Redis then.
+	lostSleep = 50 * time.Millisecond
+)
 
 // Wait takes n tokens of a key, and returns when it has them. It returns at once if n can never pass (a
 // *[limiter.CostError]), if ctx would end before there are as many (a *[spillway.Rejection]), or if OnLoss is Closed and
@@ -56,6 +60,9 @@ func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 // sleep waits until r says that there will be more, or returns an error if ctx ends before.
 func (l *Limit) sleep(ctx context.Context, r *Result) error {
 	wait := max(r.RetryAfter, minSleep)
+	if r.Source == FromShare {
+		wait = max(wait, lostSleep)
+	}
 	now := time.Now()
 	if deadline, ok := ctx.Deadline(); ok && now.Add(wait).After(deadline) {
 		return l.refusals[r.rule].deadline()

@@ -70,15 +70,43 @@ func ticketOf(r *Result) spillway.Ticket {
 
 // Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
 // limiter.Bucket.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
-// that nobody has used if there is none. Of several rules it is the one that decided.
+// that nobody has used if there is none. Of several rules it is the one that decided; see [Limit.Quotas].
 func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	rule := 0
+	if a := l.memory.recall(r.Key); a != nil {
+		rule = a.rule
+	}
+	return l.quota(now, r, rule)
+}
+
+func (l *Limit) quota(now time.Time, r spillway.Request, i int) (name string, limit, remaining int64, window, reset time.Duration) {
+	rule := l.rules[i]
 	a := l.memory.recall(r.Key)
 	if a == nil {
-		rule := l.rules[0]
 		return rule.name, rule.limit, rule.limit, rule.Window(), 0
 	}
-	rule, s := l.rules[a.rule], a.stateAt(now)
+	s := a.stateAt(now, i)
 	return rule.name, s.Limit, s.Remaining, rule.Window(), s.NextIn
+}
+
+// A RuleQuota tells what one rule of a [Limit] has left, for header fields that tell of each. It is made by [Limit.Quotas].
+type RuleQuota struct {
+	limit *Limit
+	rule  int
+}
+
+// Quotas returns one RuleQuota for each rule, in the order of the options.
+func (l *Limit) Quotas() []RuleQuota {
+	q := make([]RuleQuota, len(l.rules))
+	for i := range q {
+		q[i] = RuleQuota{limit: l, rule: i}
+	}
+	return q
+}
+
+// Quota is [Limit.Quota] of one rule.
+func (q RuleQuota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	return q.limit.quota(now, r, q.rule)
 }
 
 var _ spillway.Queuer = (*Limit)(nil)

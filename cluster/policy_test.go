@@ -106,9 +106,9 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestMemoryStateAges(t *testing.T) {
 	now := time.Now()
-	a := &answer{asked: now, state: limiter.State{Limit: 10, Remaining: 4, NextIn: 100 * ms, FullIn: 600 * ms}}
-	require.Equal(t, limiter.State{Limit: 10, Remaining: 4, FullIn: 400 * ms}, a.stateAt(now.Add(200*ms)))
-	require.Equal(t, limiter.State{Limit: 10, Remaining: 10}, a.stateAt(now.Add(600*ms)))
+	a := &answer{asked: now, states: []limiter.State{{Limit: 10, Remaining: 4, NextIn: 100 * ms, FullIn: 600 * ms}}}
+	require.Equal(t, limiter.State{Limit: 10, Remaining: 4, FullIn: 400 * ms}, a.stateAt(now.Add(200*ms), 0))
+	require.Equal(t, limiter.State{Limit: 10, Remaining: 10}, a.stateAt(now.Add(600*ms), 0))
 }
 
 func TestPolicy(t *testing.T) {
@@ -254,4 +254,47 @@ func TestNearLimit(t *testing.T) {
 	require.Equal(t, int64(10), s.Admitted)
 	require.Equal(t, int64(2), s.Refused)
 	require.Equal(t, "limit", s.Name)
+}
+
+// Header fields can tell of every rule, before and after the first answer.
+func TestQuotas(t *testing.T) {
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{
+		Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "burst"}),
+		FixedWindow(limiter.FixedWindowOptions{Limit: 100, Period: time.Hour, Name: "hourly"}),
+	}})
+	r := spillway.Request{Key: "k"}
+	left := func() (all []int64) {
+		for _, q := range l.Quotas() {
+			_, _, remaining, _, _ := q.Quota(time.Now(), r)
+			all = append(all, remaining)
+		}
+		return all
+	}
+	require.Equal(t, []int64{5, 100}, left())
+	_, err := l.Take(t.Context(), "k", 3)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 97}, left())
+	name, limit, _, window, reset := l.Quotas()[1].Quota(time.Now(), r)
+	require.Equal(t, "hourly", name)
+	require.Equal(t, int64(100), limit)
+	require.Equal(t, time.Hour, window)
+	require.InDelta(t, time.Hour, reset, float64(time.Minute))
+	name, _, _, _, _ = l.Quota(time.Now(), r)
+	require.Equal(t, "burst", name, "it has the smaller part left")
+}
+
+// Of two rules one has nothing left for a moment, and the other lacks some for an hour: few pass again after the moment.
+func TestMemoryOfWhatWasTakenInPart(t *testing.T) {
+	client := server(t)
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{
+		perSecond(1000, 3), FixedWindow(limiter.FixedWindowOptions{Limit: 5, Period: time.Hour}),
+	}})
+	r, err := l.TakeUpTo(t.Context(), "k", 9)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), r.Taken)
+	require.Equal(t, "fixed window", r.Rule)
+	require.Eventually(t, func() bool {
+		r, err := l.Take(t.Context(), "k", 1)
+		return err == nil && r.Allowed
+	}, 10*time.Second, ms)
 }
