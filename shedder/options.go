@@ -55,7 +55,8 @@ type Options struct {
 	Signals []Signal
 	// MaxShed is the greatest share of requests that may be refused, over about a second, in (0, 1]. Beyond it some of
 	// those that the limit would refuse pass, chosen by the time of their arrival: a guard against a limit that is
-	// wrong, paid for with overload if it is right. If MaxShed is 0, there is no bound.
+	// wrong, paid for with overload if it is right. Refusals count then: who keeps asking makes others pass. If MaxShed
+	// is 0, there is no bound.
 	MaxShed float64
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
