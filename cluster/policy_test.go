@@ -279,8 +279,10 @@ func TestQuotas(t *testing.T) {
 	require.Equal(t, int64(100), limit)
 	require.Equal(t, time.Hour, window)
 	require.InDelta(t, time.Hour, reset, float64(time.Minute))
-	name, _, _, _, _ = l.Quota(time.Now(), r)
+	name, limit, remaining, _, _ := l.Quota(time.Now(), r)
 	require.Equal(t, "burst", name, "it has the smaller part left")
+	require.Equal(t, int64(5), limit)
+	require.Equal(t, int64(2), remaining)
 }
 
 // Of two rules one has nothing left for a moment, and the other lacks some for an hour: few pass again after the moment.
