@@ -72,6 +72,7 @@ type reading struct {
 	wait     time.Duration // of goroutines for a processor; negative if unknown
 	waitNew  bool          // wait is a reading that no earlier tick has seen
 	pause    time.Duration // how long the CPU quota stops the process in a period; part of wait that nobody can help
+	running  float64       // the share of the time that the quota leaves for running, (0, 1]
 	pass     float64       // greatest rate of successes, per second; 0 if unknown
 	steady   float64       // the same over half a second at least
 	rt       float64       // undisturbed latency in ns; 0 if unknown
@@ -126,7 +127,11 @@ func (c *controller) step(r *reading) verdict {
 	c.observe(r)
 	why := c.detect(r)
 	if why == Calm && c.opts.MaxDelay != Off {
+		was := c.saturation.active
 		c.saturation.observe(r, c.room(r), r.now.Sub(c.lastRefused) < c.opts.CoolDown)
+		if c.saturation.active && !was {
+			c.saturation.room = c.room(r) // of the allowance that holds from now on
+		}
 	} else {
 		c.saturation = saturation{}
 	}
@@ -252,7 +257,8 @@ func (c *controller) room(r *reading) float64 {
 	if r.pass <= 0 || r.rt <= 0 {
 		return math.Inf(1)
 	}
-	return math.Max((r.pass*r.rt+r.steady*c.allowance(r))/1e9, float64(c.opts.MinLimit))
+	running := r.pass / r.running // what a quota stops works at the rate of the time in between
+	return math.Max((running*r.rt+r.steady*c.allowance(r))/1e9, float64(c.opts.MinLimit))
 }
 
 // allowance returns how much may be added to rt, in ns.
@@ -261,7 +267,10 @@ func (c *controller) allowance(r *reading) float64 {
 		return 0
 	}
 	share := 1.0
-	if c.overloaded && !c.saturation.active {
+	switch {
+	case c.saturation.active:
+		share = squeezeSeen
+	case c.overloaded:
 		share = c.share
 	}
 	excess := c.excess(r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,7 @@ func New(o *Options) (*Shedder, error) {
 	}
 	s := &Shedder{inside: newCrowd()}
 	s.nextTick.Store(math.MinInt64)
+	s.seen.running = 1
 	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), Pace: math.Inf(1)})
 	if err := s.install(opts); err != nil {
 		return nil, err
@@ -91,14 +93,16 @@ func New(o *Options) (*Shedder, error) {
 
 // Admit refuses r if the service is overloaded and has more requests in flight than it can usefully work on, or takes
 // them in faster. Priorities above [spillway.Normal] are refused last: half of the limit is added for them. Those below
-// may fill only half of it.
+// may fill only half of it. While it may refuse, Admit yields the processor once after it has admitted, so that refusals do
+// not wait for the work of the admitted.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
 		now = s.refresh(r.Arrived)
 	}
 	class := classOf(r.Priority)
-	at, ok := s.inside.enter(s.limits[class].Load())
+	most := s.limits[class].Load()
+	at, ok := s.inside.enter(most)
 	if !ok {
 		if s.leak.passes(now) {
 			s.inside.force(at)
@@ -115,6 +119,10 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		s.inside.undo(at)
 		s.refused[class].Add(1)
 		return 0, s.fast.Load()
+	}
+	if most != noLimit {
+		// Work that does not yield would keep those waiting who are about to be refused, and queue outside, where no limit sees it.
+		runtime.Gosched()
 	}
 	return spillway.Ticket(cost)<<cellBits | spillway.Ticket(at), nil
 }

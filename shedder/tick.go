@@ -22,6 +22,7 @@ type progress struct {
 	latency    time.Duration // mean of the last bucket with successes
 	refused    int64
 	pause      time.Duration
+	running    float64
 }
 
 // refresh takes one tick on behalf of all requests: the one that finds it due pays for it, the others go on with the
@@ -63,11 +64,11 @@ func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 func (s *Shedder) step(now time.Time) (changed bool) {
 	cpu, sched := s.sampleCPU(now), s.sampleSched(now)
 	was := s.control.overloaded
-	r := reading{now: now, wait: -1, inFlight: s.inside.size(), gone: s.inside.gone(), cpuKnown: cpu.Known()}
+	r := reading{now: now, wait: -1, running: 1, inFlight: s.inside.size(), gone: s.inside.gone(), cpuKnown: cpu.Known()}
 	if r.cpuKnown {
 		r.cpu, r.smoothed = cpu.Usage, cpu.Smoothed
-		s.seen.pause = quotaPause(&cpu, s.seen.pause)
-		r.pause = s.seen.pause
+		s.seen.pause, s.seen.running = quotaPause(&cpu, s.seen.pause, s.seen.running)
+		r.pause, r.running = s.seen.pause, s.seen.running
 		r.cpuFresh = !cpu.Time.Equal(s.seen.cpu)
 		s.seen.cpu = cpu.Time
 	}
@@ -123,14 +124,18 @@ func (s *Shedder) learn(now time.Time, calm bool) {
 // has fewer periods than time.
 const longestPeriod = 100 * time.Millisecond
 
-// quotaPause returns how long a CPU quota stops the process in one of its periods when it is used up, or last if the
-// sample does not say.
-func quotaPause(cpu *stats.CPUSample, last time.Duration) time.Duration {
+// leastRunning bounds what a quota is taken to leave: one that leaves less is no more than stop and go.
+const leastRunning = 0.1
+
+// quotaPause returns how long a CPU quota stops the process in one of its periods when it is used up, and the share of the
+// time that it leaves; or what was known before if the sample does not say.
+func quotaPause(cpu *stats.CPUSample, pause time.Duration, running float64) (time.Duration, float64) {
 	if cpu.Periods == 0 {
-		return last
+		return pause, running
 	}
 	period := min(cpu.Span/time.Duration(cpu.Periods), longestPeriod)
-	return time.Duration(float64(period) * math.Max(0, 1-cpu.Limit/float64(runtime.GOMAXPROCS(0))))
+	share := math.Min(cpu.Limit/float64(runtime.GOMAXPROCS(0)), 1)
+	return time.Duration(float64(period) * (1 - share)), math.Max(share, leastRunning)
 }
 
 // publish makes v what Admit goes by, with a limit of at least least.
