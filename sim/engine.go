@@ -6,6 +6,7 @@ import "time"
 // is total, so a run is the same to the bit every time.
 type engine struct {
 	now    time.Duration // since the epoch of the simulation
+	skew   time.Duration // how far the clock that policies see has jumped
 	seq    uint64
 	events eventHeap
 }
@@ -28,7 +29,7 @@ func (e *engine) after(d time.Duration, f func()) { e.at(e.now+d, f) }
 const epoch = 1_000_000_000
 
 // time returns now as policies see it.
-func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now) }
+func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now + e.skew) }
 
 // run runs the events up to the given time.
 func (e *engine) run(until time.Duration) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math"
 	"runtime/metrics"
 	"time"
@@ -17,6 +18,10 @@ type Host struct {
 	gate  *spillway.Gate
 	cpu   *stats.CPU
 	sched *stats.SchedLatency
+	blind bool // the sensors fail
+	owed  int  // requests that clients wait for
+
+	sent, admitted, refused, served int
 }
 
 func newHost(e *engine, m *Machine) *Host {
@@ -45,7 +50,7 @@ func (h *Host) CPU() *stats.CPU {
 func (h *Host) Sched() *stats.SchedLatency {
 	if h.sched == nil {
 		h.sched = spillway.Must(stats.NewSchedLatency(&stats.SchedLatencyOptions{
-			Interval: 20 * time.Millisecond, Quantile: 0.9, Read: h.p.waits.read,
+			Interval: 20 * time.Millisecond, Quantile: 0.9, Read: h.readWaits,
 		}))
 	}
 	return h.sched
@@ -58,11 +63,23 @@ type hostCPU Host
 func (h *hostCPU) ReadCPU(now time.Time) (stats.CPUReading, error) {
 	p := &h.p
 	p.roll()
+	if h.blind {
+		return stats.CPUReading{}, errBlind
+	}
 	l := stats.CPULevel{Name: "sim", Used: p.used, Limit: p.capacity() * p.speed}
 	if p.quota > 0 {
 		l.Period, l.Periods, l.ThrottledPeriods, l.Throttled = p.period, p.periods, p.throttles, p.throttled
 	}
 	return stats.CPUReading{Source: "sim", At: now, Levels: []stats.CPULevel{l}}, nil
+}
+
+var errBlind = errors.New("sim: the sensors fail")
+
+func (h *Host) readWaits() (*metrics.Float64Histogram, error) {
+	if h.blind {
+		return nil, errBlind
+	}
+	return h.p.waits.read(), nil
 }
 
 // waits counts how long goroutines waited, in the shape of the runtime's histogram.
@@ -93,11 +110,11 @@ func (w *waits) record(d time.Duration) {
 	w.hist.Counts[i]++
 }
 
-func (w *waits) read() (*metrics.Float64Histogram, error) {
+func (w *waits) read() *metrics.Float64Histogram {
 	if w.hist.Counts == nil {
 		w.record(0)
 	}
-	return &w.hist, nil
+	return &w.hist
 }
 
 // slots are a pool, such as one of connections to a database: first come, first served.

@@ -154,11 +154,6 @@ func Priorities(load float64) Scenario {
 	return s
 }
 
-// ColdStart is one minute at the full capacity from nothing.
-func ColdStart() Scenario {
-	return service("cold-start", Phase{For: time.Minute, Load: 0.95, Measured: true})
-}
-
 // IdleThenStep is a minute of silence and a step.
 func IdleThenStep(load float64) Scenario {
 	s := service("idle-step", Phase{For: 10 * time.Second, Load: 0.5}, Phase{For: time.Minute},
@@ -166,11 +161,18 @@ func IdleThenStep(load float64) Scenario {
 	return s
 }
 
-// Library returns the scenarios by name; load is what those that step go to.
+// Library returns the scenarios, each with a name of its own; load is what those that step go to.
 func Library(load float64) []Scenario {
 	return []Scenario{
-		Step(load), StepSolid(load), StepQuota(load), Ramp(), Bursts(), Steady(0.7), Steady(0.9), Bimodal(load), CPUAndIO(load),
-		SlowDependency(), Pool(load), Lock(load), Neighbour(), Pauses(), RetryStorm(), Priorities(load), ColdStart(),
-		IdleThenStep(load),
+		Step(load), StepSolid(load), StepQuota(load), Ramp(), Bursts(), Steady(load), named("steady-70", Steady(0.7)),
+		named("steady-90", Steady(0.9)), named("steady-95", Steady(0.95)), Bimodal(load), CPUAndIO(load),
+		SlowDependency(), FailingDependency(), Pool(load), Lock(load), Neighbour(), QuotaCut(), Pauses(), RetryStorm(), Priorities(load),
+		CriticalFlood(load), NoisyTenant(), Jobs(load), ColdStart(), IdleThenStep(load), Impatient(load), ClockJump(load), Blind(load),
+		ServerStep(load, 0), ServerRamp(load, 0), ServerDependency(0), SlowHost(RoundRobin),
 	}
+}
+
+func named(name string, s Scenario) Scenario {
+	s.Name = name
+	return s
 }

@@ -16,6 +16,7 @@ type Result struct {
 	First5s        float64 // the same over the first five seconds
 	Shed           float64 // share of the requests that were refused
 	TimedOut       float64 // share of the requests that their clients gave up
+	Failed         float64 // share of the requests that were answered with an error
 	P50, P99       float64 // latency of the served, in ms
 	RefusedP99     float64 // latency of a refusal, in ms
 	WronglyRefused float64 // share refused in all phases that ask for no more than the capacity
@@ -24,6 +25,7 @@ type Result struct {
 	Amplification  float64 // requests sent for each that clients wanted, in all phases
 
 	Classes []ClassResult
+	Hosts   []HostResult
 	Series  []Point // every 100 ms
 }
 
@@ -34,12 +36,19 @@ type ClassResult struct {
 	P99    float64 // latency of the served, in ms
 }
 
+// A HostResult is the part of a [Result] that one host has, in all phases.
+type HostResult struct {
+	Share   float64 // of all requests that were sent to it
+	Refused float64 // share of its requests
+	Served  float64 // share of its requests, in time or not
+}
+
 // A Point is what happened in 100 ms.
 type Point struct {
-	Second                          float64
-	Sent, Served, Refused, TimedOut float64 // per second; Served in time
-	Limit                           float64 // what the gate's probe says, such as a shedder's limit; NaN without one
-	InFlight                        float64 // admitted and not done, over all hosts
+	Second                                  float64
+	Sent, Served, Refused, TimedOut, Failed float64 // per second; Served in time
+	Limit                                   float64 // what the gate's probe says, such as a shedder's limit; NaN without one
+	InFlight                                float64 // admitted and not done, over all hosts
 }
 
 const binSpan = 100 * time.Millisecond
@@ -54,6 +63,7 @@ type recorder struct {
 	sentN       int // of the measured
 	refusedN    int
 	timedOutN   int
+	failedN     int
 	calm        [2]int // sent and refused in phases below the capacity
 	all         [2]int // wanted and sent
 	classes     map[string]*classRecord
@@ -154,6 +164,15 @@ func (o *recorder) timedOut(*call) {
 	}
 }
 
+func (o *recorder) failed(*call) {
+	if o.measured() {
+		o.failedN++
+	}
+	if !o.closed {
+		o.bin().Failed++
+	}
+}
+
 func (o *recorder) served(c *call, latency time.Duration) {
 	good := o.s.now-c.first <= o.s.s.Client.Useful
 	if good && !o.closed {
@@ -184,7 +203,8 @@ func (o *recorder) result() *Result {
 		}
 	}
 	r.Goodput = float64(good) / span / r.Capacity
-	r.Shed, r.TimedOut = share(o.refusedN, o.sentN), share(o.timedOutN, o.sentN)
+	r.Shed, r.TimedOut, r.Failed = share(o.refusedN, o.sentN), share(o.timedOutN, o.sentN), share(o.failedN, o.sentN)
+	r.Hosts = hostResults(o.s.hosts)
 	r.P50, r.P99, r.RefusedP99 = quantile(o.latencies, 0.5), quantile(o.latencies, 0.99), quantile(o.refusals, 0.99)
 	r.WronglyRefused = share(o.calm[1], o.calm[0])
 	r.Amplification = share(o.all[1], o.all[0])
@@ -193,12 +213,25 @@ func (o *recorder) result() *Result {
 		b := &o.bins[i]
 		b.Second = float64(i) * binSpan.Seconds()
 		b.Sent, b.Served, b.Refused, b.TimedOut = b.Sent*perSecond, b.Served*perSecond, b.Refused*perSecond, b.TimedOut*perSecond
+		b.Failed *= perSecond
 	}
 	r.Series = o.bins
 	first := int(o.from / binSpan)
 	r.First5s = o.mean(first, min(first+50, int(o.until/binSpan)), func(p *Point) float64 { return p.Served }) / r.Capacity
 	r.ConvergedS, r.RecoveredS = o.converged(r.Capacity), o.recovered()
 	return r
+}
+
+func hostResults(hosts []*Host) []HostResult {
+	all := 0
+	for _, h := range hosts {
+		all += h.sent
+	}
+	results := make([]HostResult, len(hosts))
+	for i, h := range hosts {
+		results[i] = HostResult{share(h.sent, all), share(h.refused, h.sent), share(h.served, h.sent)}
+	}
+	return results
 }
 
 // converged looks for the first moment from which nine tenths of what can be served is served, second by second.
@@ -214,10 +247,10 @@ func (o *recorder) converged(capacity float64) float64 {
 	return math.NaN()
 }
 
-// recovered looks for the first second after the measured phases in which next to nothing is refused or given up.
+// recovered looks for the first second after the measured phases in which next to nothing is refused, given up or failed.
 func (o *recorder) recovered() float64 {
 	last := int(o.until / binSpan)
-	bad := func(p *Point) float64 { return p.Refused + p.TimedOut }
+	bad := func(p *Point) float64 { return p.Refused + p.TimedOut + p.Failed }
 	for i := last; i+10 < len(o.bins); i++ {
 		if o.mean(i, i+10, bad) <= 0.01*o.mean(i, i+10, func(p *Point) float64 { return p.Sent }) {
 			return float64(i-last) * binSpan.Seconds()

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -16,17 +15,10 @@ type simulation struct {
 	rng    *rand.Rand // arrivals and classes
 	work   *rand.Rand // what a request needs, so that it needs the same behind every gate
 	hosts  []*Host
-	slower time.Duration
+	turn   int                  // of the hosts, for a balance
+	stages map[string]condition // by name
 	shares float64
 	out    recorder
-}
-
-// A call is what a client wants: one request, or several if it retries.
-type call struct {
-	class   *Class
-	first   time.Duration // when it first asked
-	retries int
-	phase   int
 }
 
 // Run plays s from seed. newGate is called once per host, and returns the gate that its requests enter; a nil gate admits
@@ -38,9 +30,12 @@ func Run(s Scenario, seed uint64, newGate func(*Host) (*spillway.Gate, error)) (
 	}
 	var at time.Duration
 	for i, p := range sim.s.Phases {
-		sim.offer(i, at, p)
+		if len(sim.s.Trace) == 0 {
+			sim.offer(i, at, p)
+		}
 		at += p.For
 	}
+	sim.replay()
 	return sim.finish(at), nil
 }
 
@@ -49,7 +44,9 @@ func newSimulation(s Scenario, seed uint64, newGate func(*Host) (*spillway.Gate,
 	if err != nil {
 		return nil, err
 	}
-	sim := &simulation{s: s, rng: rand.New(rand.NewPCG(seed, 1)), work: rand.New(rand.NewPCG(seed, 2))}
+	sim := &simulation{
+		s: s, rng: rand.New(rand.NewPCG(seed, 1)), work: rand.New(rand.NewPCG(seed, 2)), stages: map[string]condition{},
+	}
 	for _, c := range s.Classes {
 		sim.shares += c.Share
 	}
@@ -78,26 +75,6 @@ func (s *simulation) finish(at time.Duration) *Result {
 	return s.out.result()
 }
 
-func (s *simulation) plan(ev Event, at time.Duration) {
-	s.at(at, func() {
-		s.slower += ev.Slower
-		for _, h := range s.hosts {
-			h.p.stop(ev.Pause)
-			setIf(&h.p.speed, ev.Speed)
-			setIf(&h.p.quota, ev.Quota)
-		}
-		if ev.Every > 0 {
-			s.plan(ev, at+ev.Every)
-		}
-	})
-}
-
-func setIf(field *float64, value float64) {
-	if value > 0 {
-		*field = value
-	}
-}
-
 // offer plans the arrivals of a phase one by one: a Poisson process whose rate may ramp.
 func (s *simulation) offer(phase int, from time.Duration, p Phase) {
 	most := max(p.Load, p.To)
@@ -118,7 +95,7 @@ func (s *simulation) offer(phase int, from time.Duration, p Phase) {
 				load += (p.To - p.Load) * float64(s.now-from) / float64(p.For)
 			}
 			if s.rng.Float64()*most < load {
-				s.ask(&call{class: s.pick(), first: s.now, phase: phase})
+				s.send(&call{class: s.pick(), first: s.now, phase: phase})
 			}
 			next()
 		})
@@ -134,87 +111,4 @@ func (s *simulation) pick() *Class {
 		}
 	}
 	return &s.s.Classes[len(s.s.Classes)-1]
-}
-
-// ask sends one request of c.
-func (s *simulation) ask(c *call) {
-	h := s.hosts[s.rng.IntN(len(s.hosts))]
-	sent := s.now
-	answered := false
-	s.out.sent(c)
-	s.after(s.s.Client.Deadline, func() {
-		if !answered {
-			answered = true
-			s.out.timedOut(c)
-			s.again(c)
-		}
-	})
-	refused := func() {
-		if !answered {
-			answered = true
-			s.out.refused(c, s.now-sent)
-			s.again(c)
-		}
-	}
-	served := func() {
-		if !answered {
-			answered = true
-			s.out.served(c, s.now-sent)
-		}
-	}
-	h.p.add(s.s.Machine.Parse, c.class.Slice, func() {
-		permit, err := h.gate.Enter(context.Background(), spillway.Request{
-			Key: c.class.Key, Priority: c.class.Priority, Arrived: s.time(),
-		})
-		if err != nil {
-			h.p.add(s.s.Machine.Refuse, c.class.Slice, refused)
-			return
-		}
-		s.stage(h, c.class, 0, func() {
-			permit.DoneAt(s.time(), spillway.Success)
-			served()
-		})
-	})
-}
-
-// again lets the client of c retry, if it does.
-func (s *simulation) again(c *call) {
-	if c.retries >= s.s.Client.Retries {
-		return
-	}
-	c.retries++
-	s.after(s.s.Client.Backoff.draw(s.work), func() { s.ask(c) })
-}
-
-// stage goes through the stages of a request from the i-th on, and then does done.
-func (s *simulation) stage(h *Host, class *Class, i int, done func()) {
-	if i == len(class.Stages) {
-		done()
-		return
-	}
-	stage := class.Stages[i]
-	cpu, wait := stage.CPU.draw(s.work), stage.Wait.draw(s.work)
-	next := func() { s.stage(h, class, i+1, done) }
-	work := func(then func()) {
-		passWait := then
-		if stage.Wait != (Dist{}) {
-			passWait = func() { s.after(max(0, wait+s.slower), then) }
-		}
-		if cpu == 0 {
-			passWait()
-			return
-		}
-		h.p.add(cpu, class.Slice, passWait)
-	}
-	pool := h.pools[stage.During]
-	if pool == nil {
-		work(next)
-		return
-	}
-	pool.take(func() {
-		work(func() {
-			pool.give()
-			next()
-		})
-	})
 }

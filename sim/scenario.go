@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -19,6 +18,9 @@ type Scenario struct {
 	Phases  []Phase
 	// Events change the machine while it runs.
 	Events []Event
+	// Trace, if there is one, is what arrives, exactly as it says: Phases then only tell which parts are measured and how
+	// much was asked for, and the Share of a class only says what the capacity is. [Replay] makes a Scenario of a Trace.
+	Trace []Arrival
 	// Capacity is how many requests per second the service can answer at most. If Capacity is 0, it follows from the CPU
 	// that the classes need on average and the pools that they use.
 	Capacity float64
@@ -26,14 +28,27 @@ type Scenario struct {
 
 // A Machine is what a host is made of.
 type Machine struct {
-	Hosts       int            // how many, each with its own gate, load spread at random. If Hosts is 0, it is 1.
+	Hosts       int            // how many, each with its own gate. If Hosts is 0, it is 1.
+	Balance     Balance        // how requests are spread over the Hosts
 	Cores       int            // processors of each. If Cores is 0, it is 2.
 	Quota       float64        // CPUs of a quota. If Quota is 0, there is none.
 	QuotaPeriod time.Duration  // If QuotaPeriod is 0, it is 100 ms.
 	Parse       time.Duration  // CPU that a request needs before the gate sees it. If Parse is 0, it is 25 µs.
 	Refuse      time.Duration  // CPU that a refusal needs after it. If Refuse is 0, it is 5 µs.
 	Pools       map[string]int // slots of what stages use, by name
+	Cold        int            // how many requests each host is slow for at first, as with cold caches
+	ColdFactor  float64        // how many times the CPU these need. If ColdFactor is 0, it is 5.
 }
+
+// A Balance is the way in which requests are spread over hosts. The zero Balance is [Random].
+type Balance int
+
+// The balances.
+const (
+	Random      Balance = iota
+	RoundRobin          // one after the other
+	LeastLoaded         // to the host that owes the fewest answers, as far as the clients have not left
+)
 
 // A Class is a kind of request.
 type Class struct {
@@ -45,13 +60,21 @@ type Class struct {
 	// Slice is how much CPU a request takes before it lets others run. If Slice is 0, it is 100 µs; 10 ms is where Go
 	// takes the processor away.
 	Slice time.Duration
+	// Calls is how many requests a client makes one after the other, each once the one before is served, for what counts
+	// as one: it is served when the last of them is, and capacity, latency and goodput are about the whole. If Calls is 0,
+	// it is 1.
+	Calls int
 }
 
-// A Stage is a part of a request's work: its slot is taken, its CPU used, its wait passed, its slot given back.
+// A Stage is a part of a request's work: its slot is taken, its CPU used, its wait passed, its slot given back. Then the
+// request may have failed.
 type Stage struct {
+	Name   string // for [Event.Stage]
 	CPU    Dist
 	Wait   Dist
-	During string // the pool whose slot is held; empty for none
+	During string           // the pool whose slot is held; empty for none
+	Fails  float64          // share of requests, 0..1, that end here
+	As     spillway.Outcome // of those, [spillway.Failure] or [spillway.Dropped]. If As is 0, it is Failure.
 }
 
 // A Dist is a distribution of durations: Fixed plus an exponential one of mean Exp.
@@ -71,7 +94,7 @@ func (d Dist) draw(rng *rand.Rand) time.Duration {
 type Client struct {
 	Deadline time.Duration // when it gives up; the request goes on. If Deadline is 0, it is 1 s.
 	Useful   time.Duration // an answer after it is worth nothing. If Useful is 0, it is 250 ms.
-	Retries  int           // how often it asks again after a refusal or a deadline
+	Retries  int           // how often it asks again after a refusal, a failure or a deadline
 	Backoff  Dist          // how long it waits before it does. If Backoff is zero, it is 50 ms plus 100 ms exponential.
 }
 
@@ -85,24 +108,9 @@ type Phase struct {
 	Measured bool
 }
 
-// An Event changes something at a time after the beginning, and every so often after that.
-type Event struct {
-	At, Every time.Duration
-	Pause     time.Duration // stops all processors, as a garbage collection may
-	Speed     float64       // of the processors from now on, 1 is normal; 0 changes nothing
-	Quota     float64       // CPUs from now on; 0 changes nothing
-	// Slower is added to every wait from now on; negative takes it off again.
-	Slower time.Duration
-}
-
 // withDefaults returns s with every zero field set to its default, or an error that names the field that cannot be right.
 func (s Scenario) withDefaults() (Scenario, error) {
-	m := &s.Machine
-	setDefault(&m.Hosts, 1)
-	setDefault(&m.Cores, 2)
-	setDefault(&m.QuotaPeriod, 100*time.Millisecond)
-	setDefault(&m.Parse, 25*time.Microsecond)
-	setDefault(&m.Refuse, 5*time.Microsecond)
+	s.Machine.setDefaults()
 	setDefault(&s.Client.Deadline, time.Second)
 	setDefault(&s.Client.Useful, 250*time.Millisecond)
 	setDefault(&s.Client.Backoff, Dist{Fixed: 50 * time.Millisecond, Exp: 100 * time.Millisecond})
@@ -112,12 +120,22 @@ func (s Scenario) withDefaults() (Scenario, error) {
 	classes := append([]Class(nil), s.Classes...)
 	for i := range classes {
 		setDefault(&classes[i].Slice, 100*time.Microsecond)
+		setDefault(&classes[i].Calls, 1)
 	}
 	s.Classes = classes
 	if s.Capacity == 0 {
 		s.Capacity = s.capacity()
 	}
 	return s, nil
+}
+
+func (m *Machine) setDefaults() {
+	setDefault(&m.Hosts, 1)
+	setDefault(&m.Cores, 2)
+	setDefault(&m.QuotaPeriod, 100*time.Millisecond)
+	setDefault(&m.Parse, 25*time.Microsecond)
+	setDefault(&m.Refuse, 5*time.Microsecond)
+	setDefault(&m.ColdFactor, 5)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -127,54 +145,32 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func (s *Scenario) validate() error {
-	m := &s.Machine
-	switch {
-	case m.Hosts < 1 || m.Cores < 1:
-		return fmt.Errorf("fields Machine.Hosts and Machine.Cores must be at least 1, got %d and %d", m.Hosts, m.Cores)
-	case m.Quota < 0 || m.QuotaPeriod < time.Millisecond:
-		return fmt.Errorf("field Machine.Quota must not be negative and its period at least 1ms, got %v and %v", m.Quota, m.QuotaPeriod)
-	case len(s.Classes) == 0 || len(s.Phases) == 0:
-		return errors.New("there must be Classes and Phases")
-	}
-	for _, c := range s.Classes {
-		if c.Share <= 0 {
-			return fmt.Errorf("class %q: Share must be positive, got %v", c.Name, c.Share)
-		}
-		for _, stage := range c.Stages {
-			if stage.During != "" && m.Pools[stage.During] < 1 {
-				return fmt.Errorf("class %q: pool %q has no slots", c.Name, stage.During)
-			}
-		}
-	}
-	for i, p := range s.Phases {
-		if p.For <= 0 || p.Load < 0 || p.To < 0 || math.IsInf(p.Load+p.To, 0) || math.IsNaN(p.Load+p.To) {
-			return fmt.Errorf("phase %d: For must be positive and Load and To not negative, got %v, %v, %v", i, p.For, p.Load, p.To)
-		}
-	}
-	return nil
-}
-
 // capacity returns how many requests per second all hosts can answer together: what the scarcest thing allows.
 func (s *Scenario) capacity() float64 {
-	var shares, cpu float64
+	var shares, calls, cpu float64
 	held := map[string]float64{}
 	for _, c := range s.Classes {
 		shares += c.Share
+		n := c.Share * float64(max(1, c.Calls))
+		calls += n
 		for _, stage := range c.Stages {
-			cpu += c.Share * stage.CPU.mean().Seconds()
-			held[stage.During] += c.Share * (stage.CPU.mean() + stage.Wait.mean()).Seconds()
+			cpu += n * stage.CPU.mean().Seconds()
+			held[stage.During] += n * (stage.CPU.mean() + stage.Wait.mean()).Seconds()
 		}
 	}
-	cpus := float64(s.Machine.Cores)
-	if s.Machine.Quota > 0 {
-		cpus = math.Min(cpus, s.Machine.Quota)
-	}
-	most := cpus / (cpu/shares + s.Machine.Parse.Seconds())
+	most := s.Machine.cpus() / (cpu/shares + calls/shares*s.Machine.Parse.Seconds())
 	for name, n := range s.Machine.Pools {
 		if held[name] > 0 {
 			most = math.Min(most, float64(n)*shares/held[name])
 		}
 	}
 	return most * float64(s.Machine.Hosts)
+}
+
+// cpus is how many CPUs there are to use on a host.
+func (m *Machine) cpus() float64 {
+	if m.Quota > 0 {
+		return math.Min(float64(m.Cores), m.Quota)
+	}
+	return float64(m.Cores)
 }

@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
+// A call is what a client wants: one request, or several if it retries or its class has more Calls than one.
+type call struct {
+	class   *Class
+	first   time.Duration // when it first asked
+	began   time.Duration // when it asked last, but for calls that follow one that was served
+	retries int
+	served  int // of the calls of the class
+	phase   int
+	trace   *Arrival // what it needs, if that was recorded
+}
+
+// A request is one of a call, on one host.
+type request struct {
+	s        *simulation
+	c        *call
+	h        *Host
+	sent     time.Duration
+	answered bool
+}
+
+// send begins c, or begins it again.
+func (s *simulation) send(c *call) {
+	c.began = s.now
+	s.out.sent(c)
+	s.ask(c)
+}
+
+// ask sends one request of c.
+func (s *simulation) ask(c *call) {
+	h := s.choose()
+	h.owed++
+	h.sent++
+	r := &request{s: s, c: c, h: h, sent: s.now}
+	s.after(s.s.Client.Deadline, func() {
+		if r.answer() {
+			s.out.timedOut(c)
+			s.again(c)
+		}
+	})
+	h.p.add(s.s.Machine.Parse, c.class.Slice, r.enter)
+}
+
+// answer reports whether the client still waits, which it does no more after it.
+func (r *request) answer() bool {
+	if r.answered {
+		return false
+	}
+	r.answered = true
+	r.h.owed--
+	return true
+}
+
+func (r *request) enter() {
+	s, c, h := r.s, r.c, r.h
+	permit, err := h.gate.Enter(context.Background(), spillway.Request{
+		Key: c.class.Key, Priority: c.class.Priority, Arrived: s.time(),
+	})
+	if err != nil {
+		h.refused++
+		h.p.add(s.s.Machine.Refuse, c.class.Slice, func() {
+			if r.answer() {
+				s.out.refused(c, s.now-r.sent)
+				s.again(c)
+			}
+		})
+		return
+	}
+	h.admitted++
+	cold := h.admitted <= s.s.Machine.Cold
+	s.stage(r, 0, cold, func(o spillway.Outcome) {
+		permit.DoneAt(s.time(), o)
+		r.done(o)
+	})
+}
+
+func (r *request) done(o spillway.Outcome) {
+	if !r.answer() {
+		return
+	}
+	s, c := r.s, r.c
+	if o != spillway.Success {
+		s.out.failed(c)
+		s.again(c)
+		return
+	}
+	r.h.served++
+	if c.served++; c.served < c.class.Calls {
+		s.ask(c)
+		return
+	}
+	s.out.served(c, s.now-c.began)
+}
+
+// again lets the client of c retry, if it does.
+func (s *simulation) again(c *call) {
+	if c.retries >= s.s.Client.Retries {
+		return
+	}
+	c.retries++
+	s.after(s.s.Client.Backoff.draw(s.work), func() { s.send(c) })
+}
+
+// stage goes through the stages of a request from the i-th on, and then does done.
+func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outcome)) {
+	class := r.c.class
+	if i == len(class.Stages) {
+		done(spillway.Success)
+		return
+	}
+	stage := &class.Stages[i]
+	cpu, wait := stage.CPU.draw(s.work), stage.Wait.draw(s.work)
+	waits := stage.Wait != (Dist{})
+	if t := r.c.trace; t != nil && i == 0 {
+		cpu, wait, waits = t.CPU, t.Wait, t.Wait > 0
+	}
+	if cold {
+		cpu = time.Duration(float64(cpu) * s.s.Machine.ColdFactor)
+	}
+	now := s.condition(stage)
+	next := func() {
+		if now.fails > 0 && s.work.Float64() < now.fails {
+			done(max(stage.As, spillway.Failure))
+			return
+		}
+		s.stage(r, i+1, cold, done)
+	}
+	work := func(then func()) {
+		passWait := then
+		if waits {
+			passWait = func() { s.after(max(0, wait+s.condition(stage).slower), then) }
+		}
+		if cpu == 0 {
+			passWait()
+			return
+		}
+		r.h.p.add(cpu, class.Slice, passWait)
+	}
+	pool := r.h.pools[stage.During]
+	if pool == nil {
+		work(next)
+		return
+	}
+	pool.take(func() {
+		work(func() {
+			pool.give()
+			next()
+		})
+	})
+}
+
+// choose picks the host that the balancer sends the next request to.
+func (s *simulation) choose() *Host {
+	switch s.s.Machine.Balance {
+	case RoundRobin:
+		s.turn++
+		return s.hosts[s.turn%len(s.hosts)]
+	case LeastLoaded:
+		// Among equals the turn goes round: the first would else get all that a light load asks for.
+		s.turn++
+		best := s.hosts[s.turn%len(s.hosts)]
+		for i := range s.hosts {
+			if h := s.hosts[(s.turn+i)%len(s.hosts)]; h.owed < best.owed {
+				best = h
+			}
+		}
+		return best
+	}
+	return s.hosts[s.rng.IntN(len(s.hosts))]
+}

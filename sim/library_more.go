@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// FailingDependency is three minutes at half the capacity, in the second of which nine in ten of the calls to a dependency
+// fail. The dependency is needed in the middle of the CPU work.
+func FailingDependency() Scenario {
+	s := service("failing-dependency", Phase{For: time.Minute, Load: 0.5}, Phase{For: time.Minute, Load: 0.5, Measured: true},
+		Phase{For: time.Minute, Load: 0.5})
+	half := Dist{Exp: 5 * time.Millisecond}
+	s.Classes[0].Stages = []Stage{{Name: "dependency", CPU: half, Wait: Dist{Fixed: 20 * time.Millisecond}}, {CPU: half}}
+	s.Events = []Event{
+		{At: time.Minute, Stage: "dependency", Fails: 0.9}, {At: 2 * time.Minute, Stage: "dependency", Fails: -0.9},
+	}
+	return s
+}
+
+// QuotaCut is 0.8 of the capacity of one CPU, the quota, that is cut to half of one for the second of three minutes.
+func QuotaCut() Scenario {
+	s := service("quota-cut", Phase{For: time.Minute, Load: 0.8}, Phase{For: time.Minute, Load: 0.8, Measured: true},
+		Phase{For: time.Minute, Load: 0.8})
+	s.Machine.Quota = 1
+	s.Classes[0].Stages[0].CPU = Dist{Exp: 2 * time.Millisecond}
+	s.Events = []Event{{At: time.Minute, Quota: 0.5}, {At: 2 * time.Minute, Quota: 1}}
+	return s
+}
+
+// CriticalFlood is [Priorities] with nineteen in twenty requests critical: there is not room for all of them either.
+func CriticalFlood(load float64) Scenario {
+	s := Priorities(load)
+	s.Name = "critical-flood"
+	for i, share := range []float64{95, 4, 1} {
+		s.Classes[i].Share = share
+	}
+	return s
+}
+
+// NoisyTenant is a step to 3 times the capacity, nine tenths of which one tenant asks for and the rest a hundred small ones.
+func NoisyTenant() Scenario {
+	s := Step(3)
+	s.Name = "noisy-tenant"
+	work := s.Classes[0].Stages
+	s.Classes = []Class{{Name: "noisy", Key: "noisy", Share: 900, Stages: work}}
+	for i := range 100 {
+		name := fmt.Sprintf("small-%d", i)
+		s.Classes = append(s.Classes, Class{Name: name, Key: name, Share: 1, Stages: work})
+	}
+	return s
+}
+
+// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls, the more it hurts if the
+// refusals hit any job at random.
+func Jobs(load float64) Scenario {
+	s := Step(load)
+	s.Name = "jobs"
+	work := []Stage{{CPU: Dist{Exp: 4 * time.Millisecond}}}
+	s.Classes = nil
+	for calls := 1; calls <= 4; calls++ {
+		s.Classes = append(s.Classes, Class{Name: fmt.Sprintf("%d-calls", calls), Share: 1, Calls: calls, Stages: work})
+	}
+	s.Client.Useful = 500 * time.Millisecond
+	return s
+}
+
+// ColdStart is a minute at nearly the full capacity from nothing; the first 500 requests need five times the CPU.
+func ColdStart() Scenario {
+	s := service("cold-start", Phase{For: time.Minute, Load: 0.95, Measured: true})
+	s.Machine.Cold = 500
+	return s
+}
+
+// Impatient is a step for clients who leave after 200 ms, while what they asked for goes on.
+func Impatient(load float64) Scenario {
+	s := Step(load)
+	s.Name = "impatient"
+	s.Client.Deadline, s.Client.Useful = 200*time.Millisecond, 200*time.Millisecond
+	return s
+}
+
+// ClockJump is [Step] with a clock that jumps an hour ahead in the middle of the overload, and back twenty seconds later.
+func ClockJump(load float64) Scenario {
+	s := Step(load)
+	s.Name = "clock-jump"
+	s.Events = []Event{{At: 80 * time.Second, Clock: time.Hour}, {At: 100 * time.Second, Clock: -time.Hour}}
+	return s
+}
+
+// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: what a policy
+// cannot see, it has to learn from the requests, or let pass.
+func Blind(load float64) Scenario {
+	s := Step(load)
+	s.Name = "blind"
+	s.Events = []Event{{At: 50 * time.Second, Blind: true}, {At: 130 * time.Second, Sighted: true}}
+	return s
+}
+
+// SlowHost is a load of 0.7 on four hosts behind a balancer; in the second of three minutes the first is four times slower.
+func SlowHost(b Balance) Scenario {
+	s := service("slow-host", Phase{For: time.Minute, Load: 0.7}, Phase{For: time.Minute, Load: 0.7, Measured: true},
+		Phase{For: time.Minute, Load: 0.7})
+	s.Machine.Hosts, s.Machine.Balance = 4, b
+	s.Events = []Event{{At: time.Minute, Host: 1, Speed: 0.25}, {At: 2 * time.Minute, Host: 1, Speed: 1}}
+	return s
+}
