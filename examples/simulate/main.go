@@ -7,9 +7,9 @@
 //	go run ./examples/simulate -trace yesterday.csv -scale 2 -cores 4 -policies spillway,spillway:threshold=0.8
 //	go run ./examples/simulate -list
 //
-// A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay keeps the rate second by second, times
-// -scale, and draws what each request needs from the recorded ones. Its load is that of the busiest
-// second; what is refused in the seconds after it counts as wrongly refused if these ask for no more than the capacity.
+// A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay sends each request at its very time with
+// its very needs; -scale repeats or drops some. Its load is that of the busiest second; what is refused in a second that
+// asks for no more than the capacity counts as wrongly refused.
 //
 // Figures are means of -runs runs, with seeds from -seed on; the charts of the page show the first of them. The same seeds
 // give the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
@@ -153,26 +153,9 @@ func times(runs int) string {
 	return fmt.Sprintf(", the mean of %d runs", runs)
 }
 
-// library is sim.Library with each name once: the steady one runs at the load that was asked for.
-func library(load float64) []sim.Scenario {
-	var all []sim.Scenario
-	steady := false
-	for _, s := range sim.Library(load) {
-		if s.Name == "steady" {
-			if steady {
-				continue
-			}
-			steady = true
-			s = sim.Steady(load)
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
 func find(name string, load float64) (sim.Scenario, error) {
 	var names []string
-	for _, s := range library(load) {
+	for _, s := range sim.Library(load) {
 		if s.Name == name {
 			return s, nil
 		}
@@ -183,7 +166,7 @@ func find(name string, load float64) (sim.Scenario, error) {
 
 func list(out io.Writer, load float64) {
 	fmt.Fprintf(out, "%-16s %6s %10s\n", "scenario", "lasts", "peak load")
-	for _, s := range library(load) {
+	for _, s := range sim.Library(load) {
 		peak := 0.0
 		for _, p := range s.Phases {
 			peak = math.Max(peak, math.Max(p.Load, p.To))
