@@ -15,10 +15,12 @@
 //
 // A host has cores that take runnable goroutines in turn, a quantum each, from one queue. A request first needs CPU to be
 // parsed, in the queue before any policy sees it, as in Go; then it enters the gate; then it is refused at a price, or
-// goes through its stages of CPU, waits and pool slots. A client that gives up leaves, but its request goes on. A CPU
-// quota, pauses of the garbage collector and a neighbour take the cores away. The host's sensors are real ones of package
-// stats, fed with the counters of the model.
+// goes through its stages of CPU, waits and pool slots, in each of which it may fail. A client that gives up leaves, but its
+// request goes on. A CPU quota, pauses of the garbage collector and a neighbour take the cores away. The host's sensors are
+// real ones of package stats, fed with the counters of the model. Several hosts stand behind a balancer.
 //
-// What it leaves out: the network, several hops through the scheduler for one request, and caches. docs/algorithms.md
-// compares it with a real server.
+// Requests come at random at given rates, or exactly as a recorded trace says: see [Replay].
+//
+// What it leaves out: the network, several hops through the scheduler for one request, and caches. docs/simulating.md
+// says more, and compares it with a real server.
 package sim
