@@ -105,3 +105,22 @@ type fakeCPU struct {
 func (f *fakeCPU) Sample(now time.Time) stats.CPUSample {
 	return stats.CPUSample{Usage: f.usage, Smoothed: max(f.smoothed, f.usage), Time: now, Samples: 1, Err: f.err, Limit: 1}
 }
+
+// BenchmarkTick is what one request in 20 ms pays for all others: all sensors and the control law. Every tick also reads the
+// CPU here, which in real time falls due every 250 ms: cpu=off leaves that out.
+func BenchmarkTick(b *testing.B) {
+	for name, o := range map[string]shedder.Options{"cpu=on": {}, "cpu=off": {CPU: &fakeCPU{usage: 0.5}}} {
+		b.Run(name, func(b *testing.B) {
+			shed := spillway.Must(shedder.New(&o))
+			now := time.Now()
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(20 * time.Millisecond)
+				ticket, err := shed.Admit(context.Background(), spillway.Request{Arrived: now})
+				if err == nil {
+					shed.Done(spillway.Request{Arrived: now}, ticket, spillway.Result{Outcome: spillway.Success, Latency: time.Millisecond})
+				}
+			}
+		})
+	}
+}

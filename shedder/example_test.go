@@ -70,3 +70,22 @@ func ExampleShedder_virtualTime() {
 	// 0 spillway: shedder refused: limit reached
 	// cpu 2
 }
+
+// The shedder goes by further signs of overload, here memory near its limit and a pool of one's own.
+func ExampleSignal() {
+	memory := spillway.Must(stats.NewMemory(nil)) // GOMEMLIMIT or the control group's, whichever is less
+	waiting := 120.0                              // callers that wait for a connection
+	shed := spillway.Must(shedder.New(&shedder.Options{Signals: []shedder.Signal{
+		{Name: "memory", Read: memory.Share, Threshold: 0.95},
+		{Name: "pool", Read: func(time.Time) (float64, error) { return waiting, nil }, Threshold: 100},
+	}}))
+	gate := spillway.New(shed)
+	permit, err := gate.Enter(context.Background(), spillway.Request{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer permit.Done(spillway.Success)
+	fmt.Println(shed.Stats().Overloaded, shed.Stats().Why())
+	// Output: true pool
+}

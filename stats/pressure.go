@@ -1,0 +1,141 @@
+package stats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"time"
+)
+
+// DefaultPressureInterval is the default of PressureOptions.Interval.
+const DefaultPressureInterval = 250 * time.Millisecond
+
+// PressureOptions configure a Pressure.
+type PressureOptions struct {
+	// Resource is what is waited for: "cpu", "memory" or "io". It must be given.
+	Resource string
+	// Interval is the least time between two readings. If Interval is 0, it is DefaultPressureInterval, 250 ms. It is at
+	// least 1 ms.
+	Interval time.Duration
+}
+
+// A PressureSample is for what share of the time tasks were stalled, as published by a Pressure.
+type PressureSample struct {
+	// Share is the part of Span in which at least one task waited for the resource ("some"), 0 to 1.
+	Share float64
+	// Source is the file that was read, such as "/proc/pressure/cpu".
+	Source string
+	// Time is when it was read, and Span the time since it had been read before.
+	Time time.Time
+	Span time.Duration
+	// Err says why Share is unknown now: ErrNoReading, or what failed; it is fs.ErrNotExist where the system has no pressure
+	// stall information, as all but Linux. The other fields then are those of Time.
+	Err error
+}
+
+// A Pressure measures for what share of the time tasks wait for a resource: Linux's pressure stall information (PSI), of the
+// process's control group in version 2, otherwise of the machine. It is pulled like a CPU: at most once per interval one of those
+// who ask reads; it has no goroutine and needs no Close. All methods may be called concurrently.
+type Pressure struct {
+	sample   *pulled[PressureSample]
+	resource string
+	groups   controlGroups
+	checked  time.Time
+	source   string        // the file that total is from
+	total    time.Duration // stalled so far
+	at       time.Time     // when total was read
+}
+
+// NewPressure returns a Pressure with the options. It reads nothing yet. A system without such information is no error here:
+// it makes the share unknown.
+func NewPressure(o *PressureOptions) (*Pressure, error) {
+	if o == nil {
+		o = &PressureOptions{}
+	}
+	switch o.Resource {
+	case "cpu", "memory", "io":
+	default:
+		return nil, fmt.Errorf(`stats: Pressure: Resource must be "cpu", "memory" or "io", got %q`, o.Resource)
+	}
+	interval, err := intervalOf("Pressure", o.Interval, DefaultPressureInterval)
+	if err != nil {
+		return nil, err
+	}
+	return newPressure(o.Resource, interval, os.DirFS("/")), nil
+}
+
+func newPressure(resource string, interval time.Duration, fsys fs.FS) *Pressure {
+	return &Pressure{
+		sample: newPulled(interval, PressureSample{Err: ErrNoReading}), resource: resource, groups: controlGroups{fsys: fsys},
+	}
+}
+
+// Sample returns the pressure as of now, and reads it if that is due. Times given to Sample come from one clock, which may
+// be simulated.
+func (p *Pressure) Sample(now time.Time) PressureSample { return *p.sample.get(now, p.refresh) }
+
+// Share returns the share of the time in which tasks were stalled, or why it is unknown: a Read for a signal of the shedder.
+func (p *Pressure) Share(now time.Time) (float64, error) {
+	s := p.sample.get(now, p.refresh)
+	return s.Share, s.Err
+}
+
+func (p *Pressure) refresh(s *PressureSample, now time.Time) {
+	if age := now.Sub(p.checked); p.checked.IsZero() || age < 0 || age >= limitsInterval {
+		p.checked = now
+		p.groups.look()
+	}
+	source, total, err := p.read()
+	if err != nil {
+		s.Err, p.source = fmt.Errorf("stats: Pressure: %w", err), ""
+		return
+	}
+	span, stalled, same := now.Sub(p.at), total-p.total, source == p.source
+	p.source, p.total, p.at = source, total, now
+	if !same || span <= 0 || stalled < 0 {
+		s.Err = ErrNoReading
+		return
+	}
+	*s = PressureSample{Share: min(float64(stalled)/float64(span), 1), Source: "/" + source, Time: now, Span: span}
+}
+
+// read returns the time stalled so far, and the file that says so.
+func (p *Pressure) read() (name string, total time.Duration, err error) {
+	var b []byte
+	if len(p.groups.folders) > 0 {
+		name = path.Join(p.groups.folders[0], p.resource+".pressure")
+		b, err = fs.ReadFile(p.groups.fsys, name)
+	}
+	if b == nil || err != nil {
+		name = path.Join("proc/pressure", p.resource)
+		b, err = fs.ReadFile(p.groups.fsys, name)
+	}
+	if err != nil {
+		return name, 0, err
+	}
+	total, err = parsePressure(b)
+	return name, total, err
+}
+
+var errPressure = errors.New("pressure is malformed")
+
+// parsePressure returns the total of a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=157", in µs.
+func parsePressure(b []byte) (time.Duration, error) {
+	for line := range bytes.Lines(b) {
+		rest, ok := bytes.CutPrefix(line, []byte("some "))
+		if !ok {
+			continue
+		}
+		_, text, ok := bytes.Cut(rest, []byte(" total="))
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 53)
+		if !ok || err != nil {
+			break
+		}
+		return time.Duration(n) * time.Microsecond, nil
+	}
+	return 0, fmt.Errorf("%w: %.60q", errPressure, b)
+}
