@@ -19,7 +19,8 @@
 // The service is overloaded while the CPU that its process may use is used up (the smoothed usage, or several raw samples
 // in a row, reach [Options.CPUThreshold]), or while runnable goroutines wait long for a processor
 // ([Options.QueueDelay]). It stays so for [Options.CoolDown] after the last such reading; then the limit opens by a ramp.
-// If the CPU cannot be read, the Shedder goes by the goroutines alone, and says so in its [Stats].
+// [Options.Signals] adds signs of your own. If a sensor cannot be read, panics, or says for 3 s what it said before, the
+// Shedder goes by the others, and says so in its [Stats].
 //
 // # What it learns, and when
 //
