@@ -185,7 +185,7 @@ func (r Rule) validate() error {
 }
 
 func (r Rule) validateBucket() error {
-	if r.rate.Tokens < 1 || r.rate.Tokens > maxTokens/1000 {
+	if r.rate.Tokens < 1 || int64(r.rate.Tokens) > maxTokens/1000 {
 		return fmt.Errorf("%s: Rate.Tokens must be in 1..2^52/1000, got %d", r.name, r.rate.Tokens)
 	}
 	per, drain := r.ticks()

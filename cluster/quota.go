@@ -158,7 +158,7 @@ func (o *QuotaOptions) setDefaults() {
 
 func (o *QuotaOptions) validate() error {
 	switch {
-	case o.Rate.Tokens < 1 || o.Rate.Tokens > maxTokens/1000:
+	case o.Rate.Tokens < 1 || int64(o.Rate.Tokens) > maxTokens/1000:
 		return fmt.Errorf("cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got %d", o.Rate.Tokens)
 	case o.Rate.Per <= 0:
 		return fmt.Errorf("cluster: Quota: Rate.Per must be positive, got %v", o.Rate.Per)
