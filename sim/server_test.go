@@ -20,6 +20,7 @@ func TestSimulatedServerDoesAsTheRealOne(t *testing.T) {
 		refusedP99             float64 // in ms
 	}{
 		{sim.ServerStep(5, beside), 0.98, 0.01, 0.80, 67},
+		{sim.ServerStep(2, beside), 0.99, 0.03, 0.50, 62},
 		{sim.ServerRamp(3, beside), 0.97, 0.27, 0.45, 62},
 		{sim.ServerDependency(beside), 0.49, 0.49, 0, 0},
 	} {

@@ -20,18 +20,19 @@ type Arrival struct {
 	CPU, Wait time.Duration // what its first stage needs, in place of what the class says
 }
 
-const maxTrace = 24 * time.Hour
+const (
+	maxTrace   = 24 * time.Hour
+	maxArrival = 200 * 365 * 24 * time.Hour // since 1970, so that seconds of that clock will do
+)
 
 // Replay returns a [Scenario] that sends the requests of trace to m at the very times and with the very needs that were
 // recorded. Trace must be in the order of the times, as [ReadTrace] and [Scale] return it. There is one class for each
 // name in it, which needs CPU and then waits: change the Classes of the Scenario if more is known of them. All of it is
-// measured, second by second: the load of a phase is what its requests ask for of the CPU.
+// measured, second by second: the load of a phase is what its requests ask for of the CPU. A trace that is empty, longer
+// than a day or in disorder is an error of [Run].
 func Replay(trace []Arrival, m Machine) Scenario {
 	s := Scenario{Name: "trace", Machine: m, Trace: trace}
-	type sum struct {
-		n         int
-		cpu, wait time.Duration
-	}
+	type sum struct{ n, cpu, wait float64 }
 	sums := map[string]sum{}
 	var names []string
 	for _, a := range trace {
@@ -39,31 +40,37 @@ func Replay(trace []Arrival, m Machine) Scenario {
 		if c.n == 0 {
 			names = append(names, a.Class)
 		}
-		sums[a.Class] = sum{c.n + 1, c.cpu + a.CPU, c.wait + a.Wait}
+		sums[a.Class] = sum{c.n + 1, c.cpu + float64(a.CPU), c.wait + float64(a.Wait)}
 	}
 	for _, name := range names {
 		c := sums[name]
-		n := time.Duration(c.n)
 		s.Classes = append(s.Classes, Class{
-			Name: name, Key: name, Share: float64(c.n),
-			Stages: []Stage{{CPU: Dist{Fixed: c.cpu / n}, Wait: Dist{Fixed: c.wait / n}}},
+			Name: name, Key: name, Share: c.n,
+			Stages: []Stage{{CPU: Dist{Fixed: time.Duration(c.cpu / c.n)}, Wait: Dist{Fixed: time.Duration(c.wait / c.n)}}},
 		})
 	}
 	m.setDefaults()
 	most := m.cpus() * float64(m.Hosts)
 	for _, a := range trace {
-		for second := int(a.At / time.Second); len(s.Phases) <= second; {
+		second := int(a.At / time.Second)
+		if a.At < 0 || a.At >= maxTrace {
+			continue // which Run will not take
+		}
+		for len(s.Phases) <= second {
 			s.Phases = append(s.Phases, Phase{For: time.Second, Measured: true})
 		}
-		s.Phases[len(s.Phases)-1].Load += (a.CPU + m.Parse).Seconds() / most
+		s.Phases[second].Load += (a.CPU + m.Parse).Seconds() / most
 	}
 	return s
 }
 
 // Scale returns trace with times as many requests: each is kept as it is, dropped or repeated, at random from seed. A copy
 // comes up to half a second earlier or later than its original, so that clients come more often and not in step. Times 1
-// returns the trace itself.
+// returns the trace itself; times that are not in 0..1000 panic.
 func Scale(trace []Arrival, times float64, seed uint64) []Arrival {
+	if !(times >= 0 && times <= 1000) {
+		panic(fmt.Sprintf("sim: Scale: times must be in 0..1000, got %v", times))
+	}
 	if times == 1 || len(trace) == 0 {
 		return trace
 	}
@@ -110,22 +117,34 @@ func ReadTrace(r io.Reader) ([]Arrival, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sim: trace: %w", err)
 		}
-		a := Arrival{Class: fields[1]}
-		for _, f := range []struct {
-			column int
-			unit   time.Duration
-			to     *time.Duration
-		}{{0, time.Second, &a.At}, {2, time.Millisecond, &a.CPU}, {3, time.Millisecond, &a.Wait}} {
-			v, err := strconv.ParseFloat(fields[f.column], 64)
-			if err != nil || !(v >= 0 && v*float64(f.unit) < math.MaxInt64) {
-				at, _ := lines.FieldPos(f.column)
-				return nil, fmt.Errorf("sim: trace: line %d: %s must be a number from 0 on, got %q", at, traceHeader[f.column], fields[f.column])
-			}
-			*f.to = time.Duration(math.Round(v * float64(f.unit)))
+		a, err := parseArrival(lines, fields)
+		if err != nil {
+			return nil, err
 		}
 		trace = append(trace, a)
 	}
 	return inOrder(trace)
+}
+
+func parseArrival(lines *csv.Reader, fields []string) (Arrival, error) {
+	a := Arrival{Class: fields[1]}
+	for _, f := range []struct {
+		column int
+		unit   time.Duration
+		most   time.Duration
+		to     *time.Duration
+	}{
+		{0, time.Second, maxArrival, &a.At}, {2, time.Millisecond, maxTrace, &a.CPU}, {3, time.Millisecond, maxTrace, &a.Wait},
+	} {
+		v, err := strconv.ParseFloat(fields[f.column], 64)
+		if err != nil || !(v >= 0 && v*float64(f.unit) <= float64(f.most)) {
+			at, _ := lines.FieldPos(f.column)
+			return a, fmt.Errorf("sim: trace: line %d: %s must be a number from 0 to %v, got %q",
+				at, traceHeader[f.column], int64(f.most/f.unit), fields[f.column])
+		}
+		*f.to = time.Duration(math.Round(v * float64(f.unit)))
+	}
+	return a, nil
 }
 
 // inOrder sorts a trace and lets it begin at 0.

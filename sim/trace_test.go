@@ -91,6 +91,37 @@ func TestScaleSendsMore(t *testing.T) {
 	require.NoError(t, err, "it is a trace again")
 }
 
+func TestReplayOfWhatCannotBe(t *testing.T) {
+	for want, trace := range map[string][]sim.Arrival{
+		"there must be Classes and Phases": nil,
+		"arrival 0: At must not be before": {{At: -1}, {At: 1}},
+		"arrival 1: At must not be before": {{At: 2 * time.Second}, {At: time.Second}},
+		"arrival 1: At must not be":        {{}, {At: math.MaxInt64}},
+	} {
+		_, err := sim.Run(sim.Replay(trace, sim.Machine{}), 1, bare)
+		require.ErrorContains(t, err, want)
+	}
+	for _, times := range []float64{-1, math.NaN(), math.Inf(1)} {
+		require.Panics(t, func() { sim.Scale([]sim.Arrival{{}}, times, 1) })
+	}
+}
+
+func FuzzReadTrace(f *testing.F) {
+	f.Add(traceHead + "1,a,2,3\n0.5,b,1,0\n")
+	f.Add(traceHead + "1700000000.1,\"a\nb\",2,3\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		trace, err := sim.ReadTrace(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		require.Zero(t, trace[0].At)
+		for i, a := range trace {
+			require.True(t, i == 0 || a.At >= trace[i-1].At)
+			require.True(t, a.At < 24*time.Hour && a.CPU >= 0 && a.Wait >= 0)
+		}
+	})
+}
+
 const traceHead = "arrival_s,class,cpu_ms,wait_ms\n"
 
 func ExampleReplay() {
@@ -135,9 +166,9 @@ func TestTraceThatIsNone(t *testing.T) {
 		"a,b\n":                              "the first line must be",
 		traceHead:                            "no requests",
 		traceHead + "1,a,2\n":                "wrong number of fields",
-		traceHead + "1,a,-2,0\n":             `line 2: cpu_ms must be a number from 0 on, got "-2"`,
-		traceHead + "1,a,2,1e300\n":          `line 2: wait_ms must be a number from 0 on, got "1e300"`,
-		traceHead + "NaN,a,2,0\n":            `line 2: arrival_s must be a number from 0 on, got "NaN"`,
+		traceHead + "1,a,-2,0\n":             `line 2: cpu_ms must be a number from 0 to 86400000, got "-2"`,
+		traceHead + "1,a,2,1e300\n":          `line 2: wait_ms must be a number from 0 to 86400000, got "1e300"`,
+		traceHead + "NaN,a,2,0\n":            `line 2: arrival_s must be a number from 0 to 6307200000, got "NaN"`,
 		traceHead + "0,a,2,0\n86400,a,2,0\n": "shorter than a day",
 	} {
 		_, err := sim.ReadTrace(strings.NewReader(text))
