@@ -34,7 +34,7 @@ func (c *controlGroups) look() {
 		if len(part) < 3 || !strings.HasPrefix(part[2], "/") || strings.HasPrefix(part[2], "/..") {
 			continue
 		}
-		version := 0
+		var version int
 		switch {
 		case part[0] == "0" && part[1] == "" && c.version == 0:
 			version = 2
