@@ -124,6 +124,7 @@ func (p *leasePair) ask(n *pairNode) {
 
 // The script and the model are the same algorithm: they agree on every figure, whatever comes.
 func TestLeaseScriptIsTheModel(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c, err := newConn(connOptions{kind: "Quota", client: server.Client(), timeout: 10 * time.Second})
 	require.NoError(t, err)

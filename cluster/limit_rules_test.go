@@ -130,6 +130,7 @@ func TestServerClockSetBack(t *testing.T) {
 
 // A step back by less than that is made up for by nobody either.
 func TestServerClockSetBackALittle(t *testing.T) {
+	t.Parallel()
 	client := server(t)
 	for name, rule := range map[string]Rule{
 		"bucket": perSecond(10, 10),
@@ -291,6 +292,7 @@ func TestLogStaysSmall(t *testing.T) {
 }
 
 func TestKeysOfALimitAreInOneSlot(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(servers), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })

@@ -279,6 +279,7 @@ func (m *model) giveBack(now, n int64) {
 
 // Random calls get from the script what the models say.
 func TestRulesAgainstModels(t *testing.T) {
+	t.Parallel()
 	client := server(t)
 	rules := map[string]Rule{
 		"bucket":         perSecond(10, 10),

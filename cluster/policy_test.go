@@ -265,7 +265,8 @@ func TestQuotas(t *testing.T) {
 	r := spillway.Request{Key: "k"}
 	left := func() (all []int64) {
 		for _, q := range l.Quotas() {
-			_, _, remaining, _, _ := q.Quota(time.Now(), r)
+			name, limit, remaining, _, _ := q.Quota(time.Now(), r)
+			require.LessOrEqual(t, remaining, limit, name)
 			all = append(all, remaining)
 		}
 		return all

@@ -319,6 +319,7 @@ func TestQuotaTailWithoutRedis(t *testing.T) {
 
 // On a cluster, the table and the marker of a key are in one slot.
 func TestQuotaOnCluster(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })

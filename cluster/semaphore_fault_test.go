@@ -230,18 +230,18 @@ func TestSemaphoreGoroutinesAreFlat(t *testing.T) {
 	t.Parallel()
 	o := SemaphoreOptions{Limit: 4, TTL: 200 * time.Millisecond, Poll: 10 * time.Millisecond}
 	s, _, p, server := behindProxy(t, o)
-	for i := range 120 {
+	for i := range 60 {
 		switch i {
-		case 20:
+		case 10:
 			p.DropReplies(0.5)
-		case 40:
+		case 20:
 			p.BlackHole(true)
-		case 45:
+		case 25:
 			p.BlackHole(false)
 			p.Reset()
-		case 60:
+		case 30:
 			server.Restart()
-		case 80:
+		case 40:
 			p.Heal()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -385,6 +385,7 @@ func TestSemaphoreClose(t *testing.T) {
 
 // Random operations on the scripts, with a clock that the test sets, against a naive model.
 func TestSemaphoreScriptsAgainstModel(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -74,10 +74,12 @@ func (p *Proxy) Heal() { p.set(func(f *faults) { *f = faults{target: f.target} }
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns {
+	for c := range p.conns { // first all of them, since the end of one side has the other closed
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}
+	}
+	for c := range p.conns {
 		_ = c.Close()
 	}
 }

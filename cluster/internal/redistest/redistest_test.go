@@ -90,6 +90,7 @@ func TestReplica(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes)})
 	defer c.Close()
