@@ -87,6 +87,7 @@ func TestShareGivesAllOrNone(t *testing.T) {
 
 // Redis goes, comes back, and is asked again without anybody doing anything.
 func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
 		Rules: []Rule{perSecond(1, 100)}, OnLoss: Open, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
@@ -138,6 +139,7 @@ func TestBlackHole(t *testing.T) {
 
 // An answer that is lost behind a call that was made charges once.
 func TestLostReplyChargesOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: 5})
@@ -245,6 +247,7 @@ func TestErrorsTellTheirReason(t *testing.T) {
 
 // One who waits while Redis is lost gets tokens from the share, and waits for Redis if that is never enough.
 func TestWaitWithoutRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
 		Rules: []Rule{perSecond(100, 4)}, Nodes: 2, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},

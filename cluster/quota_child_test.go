@@ -72,7 +72,7 @@ func TestQuotaOfAKilledProcess(t *testing.T) {
 	for i := range children {
 		children[i] = redistest.Spawn(t, "quota", quotaOrders{Addr: s.Addr(), Rate: rate, Demand: rate})
 	}
-	admittedBy(t, 10, children...)
+	admittedBy(t, 8, children...)
 	got := admittedBy(t, 5, children...)
 	t.Logf("three processes: %.0f", got)
 	require.InEpsilon(t, rate, total(got), 0.25)

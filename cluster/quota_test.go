@@ -80,6 +80,7 @@ func TestQuotaOptions(t *testing.T) {
 
 // The first requests of a key are decided in Redis, the others here; an idle key is forgotten, and its lease given back.
 func TestQuotaLeasesWhatIsUsed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second), Interval: minInterval})
 	r, err := q.Take(context.Background(), "k", 3)

@@ -230,18 +230,18 @@ func TestSemaphoreGoroutinesAreFlat(t *testing.T) {
 	t.Parallel()
 	o := SemaphoreOptions{Limit: 4, TTL: 200 * time.Millisecond, Poll: 10 * time.Millisecond}
 	s, _, p, server := behindProxy(t, o)
-	for i := range 60 {
+	for i := range 36 {
 		switch i {
-		case 10:
+		case 6:
 			p.DropReplies(0.5)
-		case 20:
+		case 12:
 			p.BlackHole(true)
-		case 25:
+		case 15:
 			p.BlackHole(false)
 			p.Reset()
-		case 30:
+		case 18:
 			server.Restart()
-		case 40:
+		case 24:
 			p.Heal()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
