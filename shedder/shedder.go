@@ -33,6 +33,7 @@ type Shedder struct {
 	full     atomic.Pointer[spillway.Rejection]
 	fast     atomic.Pointer[spillway.Rejection]
 	windows  atomic.Pointer[windows]
+	yields   atomic.Bool
 	inside   crowd
 	_        [64]byte // what a paced request writes stands on a cache line of its own
 	pacer    pacer
@@ -93,8 +94,8 @@ func New(o *Options) (*Shedder, error) {
 
 // Admit refuses r if the service is overloaded and has more requests in flight than it can usefully work on, or takes
 // them in faster. Priorities above [spillway.Normal] are refused last: half of the limit is added for them. Those below
-// may fill only half of it. While it may refuse, Admit yields the processor once after it has admitted, so that refusals do
-// not wait for the work of the admitted.
+// may fill only half of it. While it may refuse and goroutines wait for a processor, Admit yields it once after it has
+// admitted, so that refusals do not wait for the work of the admitted.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
@@ -120,7 +121,7 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		s.refused[class].Add(1)
 		return 0, s.fast.Load()
 	}
-	if most != noLimit {
+	if s.yields.Load() {
 		// Work that does not yield would keep those waiting who are about to be refused, and queue outside, where no limit sees it.
 		runtime.Gosched()
 	}

@@ -59,6 +59,9 @@ func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 	return s.step(t), s.opts.Logger
 }
 
+// yieldFrom is how long goroutines have to wait for a processor until it is worth a yield that somebody may go first.
+const yieldFrom = time.Millisecond
+
 // step reads the sensors, advances the controller and publishes the limit. It is called with mu held, and reports whether
 // the service became overloaded or calm.
 func (s *Shedder) step(now time.Time) (changed bool) {
@@ -95,6 +98,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 		v = free
 	}
 	s.publish(v, r.pause, s.prober.observe(&r, v.limit))
+	s.yields.Store(!math.IsInf(v.limit, 1) && (r.wait < 0 || r.wait >= yieldFrom))
 	share := s.leak.observe(dt, s.inside.came(), refused, s.opts.MaxShed)
 	s.leak.set(share)
 	s.snapshot(&r, Stats{CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, SignalErr: signalErr, Leak: share})

@@ -1,0 +1,50 @@
+package shedder
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
+)
+
+type cpuAt float64
+
+func (c cpuAt) Sample(now time.Time) stats.CPUSample {
+	return stats.CPUSample{Usage: float64(c), Smoothed: float64(c), Time: now, Samples: 1}
+}
+
+type waitOf struct {
+	d   time.Duration
+	err error
+}
+
+func (w *waitOf) Sample(now time.Time) stats.SchedSample {
+	return stats.SchedSample{Value: w.d, Time: now, Samples: 1, Err: w.err}
+}
+
+// An admitted request yields only while others may be refused behind it and wait for a processor.
+func TestYieldsWhileOthersWait(t *testing.T) {
+	for _, c := range []struct {
+		cpu  float64
+		wait waitOf
+		want bool
+	}{
+		{1, waitOf{d: 2 * time.Millisecond}, true},
+		{1, waitOf{d: 100 * time.Microsecond}, false},
+		{1, waitOf{err: stats.ErrNoReading}, true},
+		{0, waitOf{d: 2 * time.Millisecond}, false},
+	} {
+		s := spillway.Must(New(&Options{CPU: cpuAt(c.cpu), Sched: &c.wait}))
+		r := spillway.Request{Arrived: time.Unix(0, 0)}
+		ticket, err := s.Admit(context.Background(), r)
+		require.NoError(t, err)
+		s.Done(r, ticket, spillway.Result{Outcome: spillway.Success})
+		require.Equal(t, c.want, s.yields.Load(), "%+v, limit %v", c, s.Stats().Limit)
+		require.Equal(t, c.cpu == 0, math.IsInf(s.Stats().Limit, 1))
+	}
+}
