@@ -222,7 +222,7 @@ local function take()
   else
     wait = -1
     local gain = poolrate()
-    if gain > 0 and n <= poolsize() then wait = math.ceil(min((n - free) * 1e6 / gain, 1e15)) end
+    if gain > rate * 1e-9 and n <= poolsize() then wait = math.ceil(min((n - free) * 1e6 / gain, 1e15)) end
   end
   if now < learn then learning = 1 end
   save()

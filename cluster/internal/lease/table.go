@@ -184,7 +184,7 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 		return true, math.Floor(t.Free), 0
 	}
 	wait = -1
-	if rate := t.poolRate(c, now); rate > 0 && n <= t.poolSize(c) {
+	if rate := t.poolRate(c, now); rate > c.Rate*1e-9 && n <= t.poolSize(c) {
 		wait = math.Ceil(min((n-t.Free)*1e6/rate, 1e15))
 	}
 	return false, math.Floor(t.Free), wait
