@@ -46,7 +46,7 @@ type Options struct {
 	// Buckets is the number of parts of Window, each of which yields one rate. If Buckets is 0, it is 50.
 	Buckets int
 	// MinLimit is the least number of requests in flight that is never refused for their number. If MinLimit is 0, it is
-	// twice GOMAXPROCS, and at least 2: enough to keep every processor busy.
+	// twice GOMAXPROCS, and at least 4: enough to keep every processor busy, and to go on after a pause of a CPU quota.
 	MinLimit int
 	// MaxLimit is the greatest number of requests in flight while overloaded. If MaxLimit is 0, there is none.
 	MaxLimit int
@@ -92,7 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.CoolDown, DefaultCoolDown)
 	setDefault(&o.Window, DefaultWindow)
 	setDefault(&o.Buckets, DefaultBuckets)
-	setDefault(&o.MinLimit, max(2, 2*runtime.GOMAXPROCS(0)))
+	setDefault(&o.MinLimit, max(4, 2*runtime.GOMAXPROCS(0)))
 	setDefault(&o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
 	return o, o.validate()

@@ -113,7 +113,7 @@ func TestColdBurstOnAHotServerIsBounded(t *testing.T) {
 	r.hot()
 	r.look()
 	admitted := r.enterMany(1000)
-	require.Equal(t, max(2, 2*runtime.GOMAXPROCS(0)), admitted, "the floor while nothing is known: no more, no less")
+	require.Equal(t, max(4, 2*runtime.GOMAXPROCS(0)), admitted, "the floor while nothing is known: no more, no less")
 }
 
 func TestStreakSeesAStepLongBeforeTheAverage(t *testing.T) {
