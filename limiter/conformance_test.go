@@ -58,7 +58,7 @@ func makers() map[string]func() spillway.Policy {
 		"Keyed SlidingWindow": func() spillway.Policy { return keyed(sliding(), 0) },
 		"Keyed SlidingLog":    func() spillway.Policy { return keyed(log(), 0) },
 		"Keyed WarmUp":        func() spillway.Policy { return keyed(warm(), 0) },
-		"Keyed Concurrency":   func() spillway.Policy { return keyed(concurrency(), 0) },
+		"Keyed Concurrency":   func() spillway.Policy { return keyed(spillway.Must(NewConcurrency(&ConcurrencyOptions{Limit: 2})), 0) },
 	}
 }
 
