@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -289,14 +290,14 @@ func TestShaperSpacesAtHighRates(t *testing.T) {
 func TestShaperOptions(t *testing.T) {
 	second := Per(1, time.Second)
 	for want, o := range map[string]*ShaperOptions{
-		"Rate.Per must be positive, got 0s":     nil,
-		"Rate.Tokens must be at least 1, got 0": {Rate: Per(0, 1)},
-		"Slack must be in 0..":                  {Rate: second, Slack: -1},
-		"MaxWait must be in 0..":                {Rate: second, MaxWait: -1},
-		"MaxQueue must not be negative, got -1": {Rate: second, MaxQueue: -1},
-		"MaxCost must be at least 1, got -1":    {Rate: second, MaxCost: -1},
-		"Name must be printable ASCII":          {Rate: second, Name: "é"},
-		"MaxCost of 9223372036854775807 tokens": {Rate: second, MaxCost: math.MaxInt},
+		"Rate.Per must be positive, got 0s":              nil,
+		"Rate.Tokens must be at least 1, got 0":          {Rate: Per(0, 1)},
+		"Slack must be in 0..":                           {Rate: second, Slack: -1},
+		"MaxWait must be in 0..":                         {Rate: second, MaxWait: -1},
+		"MaxQueue must not be negative, got -1":          {Rate: second, MaxQueue: -1},
+		"MaxCost must be at least 1, got -1":             {Rate: second, MaxCost: -1},
+		"Name must be printable ASCII":                   {Rate: second, Name: "é"},
+		fmt.Sprintf("MaxCost of %d tokens", math.MaxInt): {Rate: Per(1, time.Duration(math.MaxInt64)), MaxCost: math.MaxInt},
 	} {
 		s, err := NewShaper(o)
 		require.Nil(t, s)

@@ -85,7 +85,7 @@ func rows() []row {
 			Rate: rate, WarmUp: time.Second,
 		})))},
 		{"Concurrency", "5 at once, of 0.5 s each", hold(spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{
-			Limit: perSecond * int(runs) / int(time.Second),
+			Limit: int(perSecond * int64(runs) / int64(time.Second)),
 		})))},
 	}
 }
