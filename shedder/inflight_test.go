@@ -1,11 +1,15 @@
 package shedder
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
 )
 
 // However many enter at once, there are never more inside than the limit says, and none is lost.
@@ -54,4 +58,23 @@ func TestCrowdFillsUpToItsLimit(t *testing.T) {
 		c.leave(at)
 	}
 	require.Zero(t, c.size())
+}
+
+// Who is refused further on never ran: it neither came, for the share that MaxShed bounds, nor ended, for what watches
+// whether anything is answered.
+func TestRefusedFurtherOnNeitherCameNorWent(t *testing.T) {
+	s := spillway.Must(New(&Options{CPU: cpuAt(0), Sched: &waitOf{}}))
+	r := spillway.Request{Arrived: time.Unix(0, 0)}
+	for _, c := range []struct {
+		outcome    spillway.Outcome
+		came, gone int64
+	}{{spillway.Refused, 0, 0}, {spillway.Success, 1, 1}, {spillway.Refused, 1, 1}, {spillway.Ignored, 2, 2}} {
+		ticket, err := s.Admit(context.Background(), r)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, s.inside.size())
+		s.Done(r, ticket, spillway.Result{Outcome: c.outcome})
+		require.Zero(t, s.inside.size())
+		require.Equal(t, c.came, s.inside.came(), c.outcome)
+		require.Equal(t, c.gone, s.inside.gone(), c.outcome)
+	}
 }

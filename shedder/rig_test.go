@@ -93,7 +93,7 @@ func (r *rig) sleep(d time.Duration) { r.now = r.now.Add(d) }
 
 func (r *rig) look() shedder.Stats {
 	if t, err := r.enter(); err == nil {
-		r.shed.Done(spillway.Request{Arrived: r.now}, t, spillway.Result{Outcome: spillway.Refused})
+		r.shed.Done(spillway.Request{Arrived: r.now}, t, spillway.Result{Outcome: spillway.Ignored})
 	}
 	return r.shed.Stats()
 }

@@ -131,14 +131,16 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 // Done ends a request that Admit admitted. Only a success teaches the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	at := int(t & (1<<cellBits - 1))
+	if res.Outcome == spillway.Refused { // it never ran, and is not to be taken for one that ended
+		s.inside.undo(at)
+		s.pacer.giveBack(int64(t >> cellBits))
+		return
+	}
 	s.inside.leave(at)
-	switch res.Outcome {
-	case spillway.Success:
+	if res.Outcome == spillway.Success {
 		if w := s.windows.Load(); w != nil { // it is nil until the first tick has ended
 			w.of[at].AddAfter(r.Arrived, res.Latency, int64(res.Latency))
 		}
-	case spillway.Refused:
-		s.pacer.giveBack(int64(t >> cellBits))
 	}
 }
 

@@ -3,6 +3,8 @@ package shedder
 import (
 	"context"
 	"math"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,4 +49,30 @@ func TestYieldsWhileOthersWait(t *testing.T) {
 		require.Equal(t, c.want, s.yields.Load(), "%+v, limit %v", c, s.Stats().Limit)
 		require.Equal(t, c.cpu == 0, math.IsInf(s.Stats().Limit, 1))
 	}
+}
+
+// A yield is what lets one go first that is ready to run. The scheduler may look elsewhere now and then, so most do.
+func TestAYieldLetsAnotherGoFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	s := spillway.Must(New(&Options{CPU: cpuAt(0), Sched: &waitOf{}}))
+	r := spillway.Request{Arrived: time.Unix(0, 0)}
+	first := func(yields bool) (went int) {
+		for range 100 {
+			_, err := s.Admit(context.Background(), r) // a tick now would decide on yields itself
+			require.NoError(t, err)
+			s.yields.Store(yields)
+			var ran atomic.Bool
+			done := make(chan struct{})
+			go func() { ran.Store(true); close(done) }()
+			_, err = s.Admit(context.Background(), r)
+			require.NoError(t, err)
+			if ran.Load() {
+				went++
+			}
+			<-done
+		}
+		return went
+	}
+	require.Greater(t, first(true), 80)
+	require.Less(t, first(false), 20)
 }
