@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A table maps keys to states. It holds no keys but fingerprints of 62 bits, by a hash with a random seed: it takes the same
@@ -29,6 +30,7 @@ type shard[S any] struct {
 	used   int
 	hand   int   // where to look next for a state to forget
 	last   int64 // the greatest ns at which one was forgotten
+	dry    int64 // the ns at which the shards beside this one had nothing to forget last
 	tally  tableCounts
 	shared slot[S]
 	_      [64]byte // keeps neighbours out of each other's cache line
@@ -53,6 +55,11 @@ const (
 	minSlots  = 8
 	handSteps = 1  // slots looked at for each new key in a shard that is more than half full
 	fullSteps = 32 // slots looked at for each new key if there are as many keys as may be
+
+	// A shard that has nothing to forget then looks into others.
+	besideSteps  = 128                          // slots looked at in all
+	besideShards = 16                           // of others at most
+	besideEvery  = int64(10 * time.Millisecond) // that it leaves them alone for after it found nothing there either
 )
 
 func newTable[S any](maxKeys int) *table[S] {
@@ -68,10 +75,13 @@ func newTable[S any](maxKeys int) *table[S] {
 // lock returns the locked shard of a key, and its fingerprint.
 func (t *table[S]) lock(key string) (*shard[S], fingerprint) {
 	id := fingerprint(maphash.String(t.seed, key))&^found | occupied
-	sh := &t.shards[int(id>>48)&(len(t.shards)-1)] // other bits than those that say where in the shard
+	sh := &t.shards[t.index(id)]
 	sh.mu.Lock()
 	return sh, id
 }
+
+// index returns where the shard of id is, by other bits than those that say where in the shard.
+func (t *table[S]) index(id fingerprint) int { return int(id>>48) & (len(t.shards) - 1) }
 
 // find returns the slot of id, or nil.
 func (sh *shard[S]) find(id fingerprint) *slot[S] {
@@ -101,7 +111,7 @@ func (sh *shard[S]) home(id fingerprint) int { return int(id>>2) & (len(sh.slots
 func (sh *shard[S]) insert(t *table[S], id fingerprint, now int64, idle func(*S) bool) *slot[S] {
 	switch {
 	case t.keys.Load() >= t.max:
-		sh.forget(t, fullSteps, now, idle, false)
+		sh.makeRoom(t, id, now, idle)
 	case sh.used > len(sh.slots)/2:
 		sh.forget(t, handSteps, now, idle, true)
 	}
@@ -119,6 +129,37 @@ func (sh *shard[S]) insert(t *table[S], id fingerprint, now int64, idle func(*S)
 	s := sh.place(id)
 	s.id = id
 	return s
+}
+
+// makeRoom forgets what is idle among the next slots of the shard of id or, if there is nothing, of those beside it: a small one
+// may be empty while the table is full.
+func (sh *shard[S]) makeRoom(t *table[S], id fingerprint, now int64, idle func(*S) bool) {
+	sh.forget(t, fullSteps, now, idle, false)
+	if ago := now - sh.dry; t.keys.Load() < t.max || ago >= 0 && ago < besideEvery {
+		return
+	}
+	left := besideSteps
+	for i := 1; i <= min(besideShards, len(t.shards)-1) && left > 0; i++ {
+		left -= t.shards[(t.index(id)+i)&(len(t.shards)-1)].tryForget(t, min(left, fullSteps), now, idle)
+		if t.keys.Load() < t.max {
+			return
+		}
+	}
+	sh.dry = now
+}
+
+// tryForget is forget for a shard that is not locked, and returns how many slots it looked at. It does not wait for the lock,
+// since the caller holds another.
+func (sh *shard[S]) tryForget(t *table[S], steps int, now int64, idle func(*S) bool) int {
+	if !sh.mu.TryLock() {
+		return 0
+	}
+	defer sh.mu.Unlock()
+	if sh.used == 0 {
+		return 0
+	}
+	sh.forget(t, steps, now, idle, false)
+	return min(steps, len(sh.slots))
 }
 
 // place returns the free slot where id belongs.

@@ -2,6 +2,8 @@ package limiter
 
 import (
 	"math/rand/v2"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,4 +57,58 @@ func TestTableAgainstMap(t *testing.T) {
 			require.Equal(t, v, sh.find(id).state)
 		}
 	})
+}
+
+// A new key whose shard has nothing to forget finds room in another, unless somebody works there: nobody waits.
+func TestTableMakesRoomBesides(t *testing.T) {
+	tab := newTable[int](64)
+	require.Len(t, tab.shards, 8)
+	id := func(shard, i int) fingerprint { return fingerprint(shard)<<48 | fingerprint(i)<<2 | occupied }
+	busy := func(*int) bool { return false }
+	idle := func(*int) bool { return true }
+	empty, full := &tab.shards[1], &tab.shards[7]
+	for i := range 64 {
+		require.NotNil(t, full.insert(tab, id(7, i), 1, busy))
+	}
+	at := int64(1)
+	next := func(step int64, idle func(*int) bool) *slot[int] {
+		at += step
+		return empty.insert(tab, id(1, 0), at, idle)
+	}
+	require.Nil(t, next(besideEvery, busy), "none may be forgotten")
+	require.Nil(t, next(besideEvery-1, idle), "nothing was found just now")
+	full.mu.Lock()
+	require.Nil(t, next(1, idle), "whoever works there is not waited for")
+	full.mu.Unlock()
+	require.NotNil(t, next(-1, idle), "a clock that goes back waits for nothing")
+	require.NotNil(t, empty.find(id(1, 0)))
+	require.Equal(t, 1, empty.used)
+	require.Equal(t, int64(full.used+1), tab.keys.Load())
+	require.Equal(t, int64(64-full.used), full.tally.forgotten, "counted where it was forgotten")
+	require.Equal(t, []int64{0, at}, []int64{empty.last, full.last}, "where a stale clock may ask for it")
+	require.True(t, full.mu.TryLock(), "the lock is given back")
+}
+
+// However many come at once to a small table that is full, it holds no more than it may, and none waits for another for good.
+func TestTableUnderContention(t *testing.T) {
+	tab := newTable[int](40)
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 3000 {
+				sh, id := tab.lock(strconv.Itoa(g<<16 | i))
+				if sh.find(id) == nil {
+					sh.insert(tab, id, int64(i)*besideEvery, func(*int) bool { return i%3 != 0 })
+				}
+				sh.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	used := 0
+	for i := range tab.shards {
+		used += tab.shards[i].used
+	}
+	require.Equal(t, int64(used), tab.keys.Load())
+	require.LessOrEqual(t, used, 40)
 }
