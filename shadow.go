@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -133,10 +134,7 @@ func (e *enforcement) owner(now time.Time) int {
 	if e == nil {
 		return -1
 	}
-	draw := uint64(now.UnixNano())
-	draw = (draw ^ draw>>30) * 0xbf58476d1ce4e5b9 // the finalizer of SplitMix64
-	draw = (draw ^ draw>>27) * 0x94d049bb133111eb
-	draw ^= draw >> 31
+	draw := splitmix.Mix(uint64(now.UnixNano()))
 	begin := uint64(0)
 	for i, end := range e.ends {
 		if end > begin && draw >= begin && (draw < end || end == math.MaxUint64) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -129,12 +130,9 @@ func (t *Throttle) mayPass(o *ThrottleOptions, now instant, odds float64) bool {
 	return false
 }
 
-// random returns the next number of a splitmix64 sequence, in [0, 1). It is one atomic addition: no lock, no allocation.
+// random returns the next number of a SplitMix64 sequence, in [0, 1). It is one atomic addition: no lock, no allocation.
 func (t *Throttle) random() float64 {
-	z := t.trail.chance.Add(0x9E3779B97F4A7C15)
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return float64((z^z>>31)>>11) / (1 << 53)
+	return float64(splitmix.Mix(t.trail.chance.Add(splitmix.Gamma))>>11) / (1 << 53)
 }
 
 // Done takes the outcome of a request that Admit let through.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -65,19 +66,11 @@ type leak struct {
 // passes reports whether the request that arrived at now, in ns, passes though it would be refused.
 func (l *leak) passes(now int64) bool {
 	odds := l.odds.Load()
-	if odds == 0 || scatter(uint64(now)) >= odds {
+	if odds == 0 || splitmix.Mix(uint64(now)+splitmix.Gamma) >= odds {
 		return false
 	}
 	l.leaked.Add(1)
 	return true
-}
-
-// scatter spreads successive numbers over all of 2^64: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
-func scatter(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // observe takes in what has been admitted and refused since New, and returns the share of refusals to let pass so that no

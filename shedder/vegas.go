@@ -3,6 +3,8 @@ package shedder
 import (
 	"math"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
 // Vegas is an [Estimator] that guesses from the least latency seen how many requests queue, and lets the limit grow while
@@ -60,8 +62,6 @@ func stepVegas(v Vegas, limit float64, s Sample) (Vegas, float64) {
 
 // jitter returns a number in [0.5, 1) that depends on Seed and changes each time the least latency is forgotten.
 func (v *Vegas) jitter() float64 {
-	x := v.Seed*0x9E3779B97F4A7C15 + v.epochs*0xD1342543DE82EF95 + 1
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9 // the finalizer of SplitMix64
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return 0.5 + float64((x^x>>31)>>11)/(1<<54)
+	x := splitmix.Mix(v.Seed*splitmix.Gamma + v.epochs*0xD1342543DE82EF95 + 1)
+	return 0.5 + float64(x>>11)/(1<<54)
 }
