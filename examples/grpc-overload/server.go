@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 
 	"google.golang.org/grpc"
@@ -87,7 +86,7 @@ func newGate(guard string) (*spillway.Gate, overload.StatsFunc, error) {
 		return nil, nil, err
 	}
 	gate := spillway.New(shed)
-	return gate, func() overload.View { return view(gate, shed) }, nil
+	return gate, func() overload.View { return overload.Shedding(gate, shed) }, nil
 }
 
 func (s *server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
@@ -97,27 +96,6 @@ func (s *server) View() overload.View {
 		return overload.View{}
 	}
 	return s.view()
-}
-
-// view shows what the shedder believes. What it does not know stays nil.
-func view(gate *spillway.Gate, shed *shedder.Shedder) overload.View {
-	g, s := gate.Stats(), shed.Stats()
-	v := overload.View{
-		InFlight:   overload.Known(float64(s.InFlight)),
-		Overloaded: overload.Known(s.Overloaded),
-		Admitted:   overload.Known(g.Admitted),
-		Refused:    overload.Known(g.Rejected),
-	}
-	if s.Overloaded {
-		v.Reason = s.Reason.String()
-	}
-	if s.CPUErr == nil {
-		v.CPURaw, v.CPUSmoothed = overload.Known(s.CPU), overload.Known(s.CPUSmooth)
-	}
-	if !math.IsInf(s.Limit, 0) {
-		v.Limit = overload.Known(s.Limit)
-	}
-	return v
 }
 
 // serviceDesc stands for what the protocol compiler would generate.

@@ -1,0 +1,35 @@
+package overload
+
+import (
+	"math"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shedder"
+)
+
+// Shedding shows what a shedder believes, and what the gate that asks it has counted.
+func Shedding(gate *spillway.Gate, shed *shedder.Shedder) View {
+	g, s := gate.Stats(), shed.Stats()
+	v := View{
+		InFlight:   Known(float64(s.InFlight)),
+		Overloaded: Known(s.Overloaded),
+		Admitted:   Known(g.Admitted),
+		Refused:    Known(g.Rejected),
+		Extra: map[string]float64{
+			"max_pass":       s.MaxPass,
+			"min_rt_ms":      s.MinRT.Seconds() * 1e3,
+			"gain":           s.Gain,
+			"queue_delay_ms": s.QueueDelay.Seconds() * 1e3,
+		},
+	}
+	if s.Overloaded {
+		v.Reason = s.Why()
+	}
+	if s.CPUErr == nil {
+		v.CPURaw, v.CPUSmoothed = Known(s.CPU), Known(s.CPUSmooth)
+	}
+	if !math.IsInf(s.Limit, 0) {
+		v.Limit = Known(s.Limit)
+	}
+	return v
+}
