@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -16,75 +18,150 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// An entry is a limiter that is asked for one token of one key, and has it.
+// An entry is a limiter that is asked for one token of one key.
 type entry struct {
-	name string
-	ask  func(ctx context.Context) error
+	name  string
+	clock string // whose clock decides
+	ask   func(ctx context.Context, now time.Time) (allowed bool, err error)
+	ready func(context.Context) error // waits until it works as it does in the long run; may be nil
+	bare  map[redisCommand]int        // how many commands a decision sends beside its script
+	close func()
 }
 
-// plenty is a rate, and a burst, that nobody here uses up.
+// A limit is what all entries are made for: so many tokens per second, as many at once, for so many processes together.
+type limit struct {
+	addr  string
+	rate  int
+	nodes int
+	loss  cluster.OnLoss // of Spillway's; 0 means their defaults
+}
+
+// plenty is a rate, and a burst, that nobody uses up by asking Redis.
 const plenty = 1_000_000
 
-func entries(client *redis.Client, addr string) []entry {
-	return []entry{
-		ours(client, "spillway Bucket", cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(plenty, time.Second)})),
-		ours(client, "spillway FixedWindow", cluster.FixedWindow(limiter.FixedWindowOptions{Limit: plenty, Period: time.Hour})),
-		ours(client, "spillway SlidingWindow", cluster.SlidingWindow(limiter.SlidingWindowOptions{Limit: plenty, Window: time.Hour})),
-		ours(client, "spillway SlidingLog", cluster.SlidingLog(limiter.SlidingLogOptions{Limit: cluster.MaxLog, Window: time.Hour})),
-		redisRate(client),
-		throttledGCRA(client),
-		zeroToken(addr),
-		zeroPeriod(addr),
+// abundance is one that nobody uses up by asking a process.
+const abundance = 1_000_000_000
+
+// key is what all ask about.
+const key = "key"
+
+// compared returns those that are compared in all but the cost of their scripts.
+func (l limit) compared() []entry {
+	return []entry{l.quota(), l.bucket(), l.redisRate(), l.throttled(), l.zeroToken(), l.zeroPeriod()}
+}
+
+// client returns a client with its defaults, as a service has it.
+func (l limit) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: l.addr}) }
+
+func (l limit) quota() entry {
+	client := l.client()
+	q := spillway.Must(cluster.NewQuota(&cluster.QuotaOptions{
+		Client: client, Name: "bench quota", Rate: limiter.Per(l.rate, time.Second), Nodes: l.nodes, OnLoss: l.loss,
+	}))
+	e := policy("spillway Quota", "own, monotonic", q)
+	e.ready = func(ctx context.Context) error { return leased(ctx, q, e.ask) }
+	e.close = func() { q.Close(); _ = client.Close() }
+	return e
+}
+
+// leased asks for tokens until the key has a lease.
+func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, time.Time) (bool, error)) error {
+	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(time.Millisecond) {
+		if st, ok := q.KeyStats(key); ok && st.Source == cluster.FromLease && st.Grant > 0 {
+			return nil
+		}
+		if _, err := ask(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	return errors.New("no lease within 5 s")
+}
+
+func (l limit) bucket() entry {
+	return l.rule("spillway Bucket", cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(l.rate, time.Second)}))
+}
+
+func (l limit) rule(name string, rule cluster.Rule) entry {
+	client := l.client()
+	e := policy(name, "Redis", spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
+		Client: client, Name: name, Rules: []cluster.Rule{rule}, Nodes: l.nodes, OnLoss: l.loss,
+	})))
+	e.close = func() { _ = client.Close() }
+	return e
+}
+
+// policy asks as a Gate does.
+func policy(name, clock string, p spillway.Policy) entry {
+	return entry{name: name, clock: clock, ask: func(ctx context.Context, now time.Time) (bool, error) {
+		_, err := p.Admit(ctx, spillway.Request{Key: key, Arrived: now})
+		if errors.Is(err, spillway.ErrRejected) {
+			return false, nil
+		}
+		return err == nil, err
+	}}
+}
+
+func (l limit) redisRate() entry {
+	client := l.client()
+	r, perSecond := redis_rate.NewLimiter(client), redis_rate.PerSecond(l.rate)
+	return entry{
+		name: "go-redis/redis_rate", clock: "Redis", close: func() { _ = client.Close() },
+		ask: func(ctx context.Context, _ time.Time) (bool, error) {
+			res, err := r.Allow(ctx, key, perSecond)
+			return err == nil && res.Allowed == 1, err
+		},
 	}
 }
 
-func ours(client *redis.Client, name string, rule cluster.Rule) entry {
-	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: name, Rules: []cluster.Rule{rule}, OnLoss: cluster.Closed, Timeout: time.Second,
-	}))
-	return entry{name, func(ctx context.Context) error {
-		r, err := limit.Take(ctx, "key", 1)
-		if err == nil {
-			err = r.Err
-		}
-		return orRefused(r.Allowed, err)
-	}}
-}
-
-func redisRate(client *redis.Client) entry {
-	l := redis_rate.NewLimiter(client)
-	limit := redis_rate.PerSecond(plenty)
-	return entry{"go-redis/redis_rate", func(ctx context.Context) error {
-		r, err := l.Allow(ctx, "key", limit)
-		return orRefused(r != nil && r.Allowed == 1, err)
-	}}
-}
-
-func throttledGCRA(client *redis.Client) entry {
+func (l limit) throttled() entry {
+	client := l.client()
 	store := spillway.Must(throttledredis.NewCtx(client, "throttled:"))
-	l := spillway.Must(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(plenty), MaxBurst: plenty}))
-	return entry{"throttled", func(ctx context.Context) error {
-		limited, _, err := l.RateLimitCtx(ctx, "key", 1)
-		return orRefused(!limited, err)
-	}}
+	g := spillway.Must(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(l.rate), MaxBurst: l.rate - 1}))
+	return entry{
+		name: "throttled", clock: "Redis", close: func() { _ = client.Close() },
+		bare: map[redisCommand]int{"time": 1, "get": 1},
+		ask: func(ctx context.Context, _ time.Time) (bool, error) {
+			limited, _, err := g.RateLimitCtx(ctx, key, 1)
+			return err == nil && !limited, err
+		},
+	}
 }
 
-func zeroToken(addr string) entry {
-	l := zerolimit.NewTokenLimiter(plenty, plenty, zeroredis.New(addr), "zero-token")
-	return entry{"go-zero tokenlimit", func(ctx context.Context) error { return orRefused(l.AllowCtx(ctx), nil) }}
+func (l limit) zeroToken() entry {
+	t := zerolimit.NewTokenLimiter(l.rate, l.rate, zeroredis.New(l.addr), "zero-token")
+	return entry{
+		name: "go-zero TokenLimiter", clock: "the caller's", close: func() {},
+		ask: func(ctx context.Context, now time.Time) (bool, error) { return t.AllowNCtx(ctx, now, 1), nil },
+	}
 }
 
-func zeroPeriod(addr string) entry {
-	l := zerolimit.NewPeriodLimit(3600, plenty, zeroredis.New(addr), "zero-period")
-	return entry{"go-zero periodlimit", func(ctx context.Context) error {
-		code, err := l.TakeCtx(ctx, "key")
-		return orRefused(code == zerolimit.Allowed, err)
-	}}
+func (l limit) zeroPeriod() entry {
+	p := zerolimit.NewPeriodLimit(1, l.rate, zeroredis.New(l.addr), "zero-period")
+	return entry{
+		name: "go-zero PeriodLimit", clock: "Redis", close: func() {},
+		ask: func(ctx context.Context, _ time.Time) (bool, error) {
+			code, err := p.TakeCtx(ctx, key)
+			return err == nil && code != zerolimit.OverQuota, err
+		},
+	}
 }
 
-func orRefused(allowed bool, err error) error {
+// must makes a refusal an error, for limits that are far away.
+func (e *entry) must(ctx context.Context) error {
+	allowed, err := e.ask(ctx, time.Now())
 	if err == nil && !allowed {
 		err = errRefused
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
+	return nil
 }
+
+func closeAll(entries []entry) {
+	for _, e := range entries {
+		e.close()
+	}
+}
+
+var errRefused = errors.New("refused, although the limit is far away")

@@ -1,27 +1,31 @@
-// Cluster measures what a decision by a limiter on Redis costs the server, for Spillway and its peers side by side.
+// Cluster compares the limits of package cluster with their peers on a real Redis, in one run.
 //
 //	go run ./bench/cluster
+//	go run ./bench/cluster -json cluster.json
+//	go run ./bench/cluster -only cost,hot -redis 127.0.0.1:6379
 //
-// It starts a redis-server, unless it is given the address of one with nothing else to do. Every limiter is measured once in
-// each pass, and the passes follow one another, so that a slow spell of the machine meets all of them alike. The table gives
-// medians over the passes.
+// It has four parts: what a decision costs the server (cost), how many decisions about one key a process gets (hot), and what
+// processes let through together while Redis is killed (loss) and when their clocks differ (skew). It starts a redis-server,
+// unless it is given the address of one with nothing else to do, which it does not kill: then loss is left out.
+//
+// In cost and hot every limiter is measured once in each pass, and the passes follow one another, so that a slow spell of the
+// machine meets all of them alike; the tables give medians over the passes. In loss and skew all run at once, in the same
+// processes, on the same Redis.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
+	"os/signal"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"text/tabwriter"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,174 +33,137 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if isNode() {
+		exit(beNode())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	exit(err)
+}
+
+func exit(err error) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
-func run(args []string, out io.Writer) error {
+// A bench is one run.
+type bench struct {
+	server         *server
+	parts          []string
+	passes         int
+	calls, callers int
+	slice, phase   time.Duration
+	rate           int
+}
+
+// A result is all that was measured.
+type result struct {
+	Go    string `json:"go"`
+	Redis string `json:"redis"`
+	Cost  []cost `json:"cost,omitempty"`
+	Hot   []heat `json:"hot,omitempty"`
+	Loss  []loss `json:"loss,omitempty"`
+	Skew  []skew `json:"skew,omitempty"`
+}
+
+// partNames are the parts, in their order.
+var partNames = []string{"cost", "hot", "loss", "skew"}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var b bench
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
-	addr := flags.String("redis", "", "address of a Redis with nothing else to do; everything in it is deleted")
-	passes := flags.Int("passes", 5, "how often each limiter is measured")
-	calls := flags.Int("calls", 4000, "decisions in each pass, one after the other")
-	callers := flags.Int("callers", 32, "goroutines that ask about one key at once, to count errors")
+	flags.SetOutput(out)
+	addr := flags.String("redis", "", "`ADDRESS` of a Redis with nothing else to do; everything in it is deleted")
+	file := flags.String("json", "", "`FILE` to write the figures to")
+	only := flags.String("only", strings.Join(partNames, ","), "parts to run")
+	flags.IntVar(&b.passes, "passes", 5, "how often each limiter is measured in cost and hot")
+	flags.IntVar(&b.calls, "calls", 3000, "decisions in each pass of cost, one after the other")
+	flags.IntVar(&b.callers, "callers", 32, "goroutines that ask about one key at once")
+	flags.DurationVar(&b.slice, "slice", 200*time.Millisecond, "how long each limiter is measured in each pass of hot")
+	flags.DurationVar(&b.phase, "phase", 2*time.Second, "how long Redis is away, and how long is measured before and after")
+	flags.IntVar(&b.rate, "rate", 200, "requests per second that all processes together may let through in loss and skew")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	b.parts = strings.Split(*only, ",")
+	if err := b.validate(); err != nil {
+		return err
+	}
+	if *addr != "" {
+		b.parts = slices.DeleteFunc(b.parts, func(p string) bool { return p == "loss" }) // that Redis is not ours to kill
+	}
 	logx.Disable()
-	if *addr == "" {
-		server, stop, err := startRedis()
+	redis.SetLogger(silent{})
+	var err error
+	if b.server, err = openServer(ctx, *addr); err != nil {
+		return err
+	}
+	defer b.server.close()
+	r, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.print(out, r); err != nil || *file == "" {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*file, append(text, '\n'), 0o600)
+}
+
+func (b *bench) validate() error {
+	for _, p := range b.parts {
+		if !slices.Contains(partNames, p) {
+			return fmt.Errorf("-only: no part %q; there are %s", p, strings.Join(partNames, ", "))
+		}
+	}
+	if b.passes < 1 || b.calls < 1 || b.callers < 1 || b.rate < 1 {
+		return fmt.Errorf("-passes, -calls, -callers and -rate must be at least 1, got %d, %d, %d and %d", b.passes, b.calls, b.callers, b.rate)
+	}
+	if b.slice <= 0 || b.phase < 2*window {
+		return fmt.Errorf("-slice must be positive and -phase at least %v, got %v and %v", 2*window, b.slice, b.phase)
+	}
+	return nil
+}
+
+func (b *bench) measure(ctx context.Context) (*result, error) {
+	r := &result{Go: runtime.Version(), Redis: b.server.version(ctx)}
+	for _, part := range b.parts {
+		var err error
+		switch part {
+		case "cost":
+			r.Cost, err = b.costs(ctx)
+		case "hot":
+			r.Hot, err = b.heats(ctx)
+		case "loss":
+			r.Loss, err = b.losses(ctx)
+		case "skew":
+			r.Skew, err = b.skews(ctx)
+		}
 		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	return r, nil
+}
+
+func (b *bench) print(out io.Writer, r *result) error {
+	fmt.Fprintf(out, "%s %s/%s, Redis %s\n", r.Go, runtime.GOOS, runtime.GOARCH, r.Redis)
+	for _, t := range []table{
+		costTable(r.Cost, b.callers), heatTable(r.Hot, b.callers), lossTable(r.Loss, b.rate, b.phase), skewTable(r.Skew),
+	} {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if err := t.write(out); err != nil {
 			return err
 		}
-		defer stop()
-		*addr = server
 	}
-	client := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true, PoolSize: *callers})
-	defer client.Close()
-	b := bench{client: client, calls: *calls, callers: *callers}
-	return b.run(out, *addr, *passes)
+	return nil
 }
-
-// startRedis starts a server on a free port.
-func startRedis() (addr string, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	addr = l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = l.Close()
-	dir, err := os.MkdirTemp("", "spillway-bench")
-	if err != nil {
-		return "", nil, err
-	}
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir)
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	for range 500 {
-		if err = client.Ping(context.Background()).Err(); err == nil {
-			return addr, stop, nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	stop()
-	return "", nil, err
-}
-
-type bench struct {
-	client         *redis.Client
-	calls, callers int
-}
-
-// A cost is what one decision takes.
-type cost struct {
-	script, cpu float64 // µs of the server: in scripts, and in all
-	trip        float64 // µs that the caller waits
-	failed      float64 // part of the calls that end in an error while many ask about one key
-}
-
-func (b *bench) run(out io.Writer, addr string, passes int) error {
-	all := entries(b.client, addr)
-	costs := make([][]cost, len(all))
-	for range passes {
-		for i, e := range all {
-			c, err := b.measure(e)
-			if err != nil {
-				return fmt.Errorf("%s: %w", e.name, err)
-			}
-			costs[i] = append(costs[i], c)
-		}
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "limiter\tscript µs\tserver CPU µs\tround trip µs\terrors, %d callers\n", b.callers)
-	for i, e := range all {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.0f\t%.1f %%\n", e.name,
-			median(costs[i], func(c cost) float64 { return c.script }), median(costs[i], func(c cost) float64 { return c.cpu }),
-			median(costs[i], func(c cost) float64 { return c.trip }), 100*median(costs[i], func(c cost) float64 { return c.failed }))
-	}
-	return w.Flush()
-}
-
-func median(costs []cost, of func(cost) float64) float64 {
-	v := make([]float64, len(costs))
-	for i, c := range costs {
-		v[i] = of(c)
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
-func (b *bench) measure(e entry) (cost, error) {
-	ctx := context.Background()
-	if err := b.client.FlushDB(ctx).Err(); err != nil {
-		return cost{}, err
-	}
-	for range 100 { // let the server learn the script
-		if err := e.ask(ctx); err != nil {
-			return cost{}, err
-		}
-	}
-	if err := b.client.ConfigResetStat(ctx).Err(); err != nil {
-		return cost{}, err
-	}
-	cpu, begin := b.cpu(ctx), time.Now()
-	for range b.calls {
-		if err := e.ask(ctx); err != nil {
-			return cost{}, err
-		}
-	}
-	c := cost{trip: float64(time.Since(begin).Microseconds()), cpu: b.cpu(ctx) - cpu}
-	info := b.client.Info(ctx, "commandstats").Val()
-	c.script = field(info, "cmdstat_evalsha:", "usec=") + field(info, "cmdstat_eval:", "usec=")
-	n := float64(b.calls)
-	return cost{script: c.script / n, cpu: c.cpu / n, trip: c.trip / n, failed: b.failures(ctx, e)}, nil
-}
-
-// failures returns the part of calls that end in an error while many goroutines ask about the same key.
-func (b *bench) failures(ctx context.Context, e entry) float64 {
-	var failed atomic.Int64
-	var wg sync.WaitGroup
-	each := max(b.calls/b.callers/4, 1)
-	for range b.callers {
-		wg.Go(func() {
-			for range each {
-				if err := e.ask(ctx); err != nil {
-					failed.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return float64(failed.Load()) / float64(each*b.callers)
-}
-
-// cpu returns the µs that the main thread of the server has used.
-func (b *bench) cpu(ctx context.Context) float64 {
-	info := b.client.Info(ctx, "cpu").Val()
-	return 1e6 * (field(info, "used_cpu_sys_main_thread", ":") + field(info, "used_cpu_user_main_thread", ":"))
-}
-
-// field returns the number behind name in the line that begins with prefix.
-func field(info, prefix, name string) float64 {
-	for line := range strings.Lines(info) {
-		if strings.HasPrefix(line, prefix) {
-			_, rest, _ := strings.Cut(line, name)
-			digits, _, _ := strings.Cut(strings.TrimSpace(rest), ",")
-			v, _ := strconv.ParseFloat(digits, 64)
-			return v
-		}
-	}
-	return 0
-}
-
-var errRefused = errors.New("refused, although the limit is far away")

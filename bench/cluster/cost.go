@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// A cost is what one decision takes.
+type cost struct {
+	Name    string  `json:"name"`
+	Command float64 `json:"command_us"` // µs that the server spends in its commands, scripts and what they call
+	CPU     float64 `json:"cpu_us"`     // µs of CPU of the server in all, with reading and writing
+	Trip    float64 `json:"trip_us"`    // µs that the caller waits
+	Errors  float64 `json:"errors"`     // part of the calls that end in an error while many ask about one key
+}
+
+// costs measures what a decision costs the server.
+func (b *bench) costs(ctx context.Context) ([]cost, error) {
+	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.Closed}
+	all := []entry{
+		l.bucket(),
+		l.rule("spillway FixedWindow", cluster.FixedWindow(limiter.FixedWindowOptions{Limit: plenty, Period: time.Hour})),
+		l.rule("spillway SlidingWindow", cluster.SlidingWindow(limiter.SlidingWindowOptions{Limit: plenty, Window: time.Hour})),
+		l.rule("spillway SlidingLog", cluster.SlidingLog(limiter.SlidingLogOptions{Limit: cluster.MaxLog, Window: time.Hour})),
+		l.redisRate(), l.throttled(), l.zeroToken(), l.zeroPeriod(),
+	}
+	defer closeAll(all)
+	passes := make([][]cost, len(all))
+	for range b.passes {
+		for i := range all {
+			c, err := b.cost(ctx, &all[i])
+			if err != nil {
+				return nil, err
+			}
+			passes[i] = append(passes[i], c)
+		}
+	}
+	out := make([]cost, len(all))
+	for i, p := range passes {
+		out[i] = cost{
+			Name:    all[i].name,
+			Command: median(p, func(c cost) float64 { return c.Command }), CPU: median(p, func(c cost) float64 { return c.CPU }),
+			Trip: median(p, func(c cost) float64 { return c.Trip }), Errors: median(p, func(c cost) float64 { return c.Errors }),
+		}
+	}
+	return out, nil
+}
+
+func (b *bench) cost(ctx context.Context, e *entry) (cost, error) {
+	if err := b.server.client.FlushDB(ctx).Err(); err != nil {
+		return cost{}, err
+	}
+	for range 100 { // let the server learn the script
+		if err := e.must(ctx); err != nil {
+			return cost{}, err
+		}
+	}
+	if err := b.server.client.ConfigResetStat(ctx).Err(); err != nil {
+		return cost{}, err
+	}
+	cpu, begin := b.server.cpu(ctx), time.Now()
+	for range b.calls {
+		if err := e.must(ctx); err != nil {
+			return cost{}, err
+		}
+	}
+	n := float64(b.calls)
+	c := cost{Trip: time.Since(begin).Seconds() * 1e6 / n, CPU: (b.server.cpu(ctx) - cpu) / n}
+	stats := b.server.commands(ctx)
+	c.Command = (stats["evalsha"].usec + stats["eval"].usec) / n // these include what the scripts call
+	for name, times := range e.bare {
+		if st := stats[name]; st.calls > 0 {
+			c.Command += st.usec / st.calls * float64(times)
+		}
+	}
+	c.Errors = b.failures(ctx, e)
+	return c, ctx.Err()
+}
+
+// failures returns the part of calls that end in an error while many goroutines ask about the same key.
+func (b *bench) failures(ctx context.Context, e *entry) float64 {
+	var failed atomic.Int64
+	var wg sync.WaitGroup
+	each := max(b.calls/b.callers/4, 1)
+	for range b.callers {
+		wg.Go(func() {
+			for range each {
+				if e.must(ctx) != nil {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return float64(failed.Load()) / float64(each*b.callers)
+}
+
+func median[T any](of []T, by func(T) float64) float64 {
+	v := make([]float64, len(of))
+	for i, c := range of {
+		v[i] = by(c)
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func costTable(costs []cost, callers int) table {
+	t := table{
+		title: "What a decision costs the server",
+		head:  []string{"limiter", "commands, µs", "all the server does, µs", "round trip, µs", fmt.Sprintf("errors, %d callers", callers)},
+	}
+	for _, c := range costs {
+		t.add(c.Name, "%.1f", c.Command, "%.0f", c.CPU, "%.0f", c.Trip, "%.1f %%", 100*c.Errors)
+	}
+	return t
+}

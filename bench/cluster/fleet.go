@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// A fleet is some nodes, each a process of its own with one of each limiter, that are offered as much by themselves as all
+// together may let through.
+type fleet struct {
+	rate     int
+	limiters []string
+	clocks   []string
+	nodes    []*process
+	readers  sync.WaitGroup
+
+	mu      sync.Mutex
+	tallies [][]tally // of each node; guarded by mu
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Scanner
+}
+
+// startFleet starts nodes whose clocks are ahead by as much as told.
+func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
+	f := &fleet{rate: rate, tallies: make([][]tally, len(ahead))}
+	known := limit{addr: addr, rate: rate, nodes: 1}.compared()
+	defer closeAll(known)
+	for _, e := range known {
+		f.limiters, f.clocks = append(f.limiters, e.name), append(f.clocks, e.clock)
+	}
+	for _, d := range ahead {
+		p, err := startNode(nodeOrders{Redis: addr, Rate: rate, Nodes: len(ahead), Ahead: d})
+		if err != nil {
+			f.stop()
+			return nil, err
+		}
+		f.nodes = append(f.nodes, p)
+	}
+	for i, p := range f.nodes {
+		f.readers.Go(func() { f.read(i, p) })
+		if _, err := io.WriteString(p.stdin, "go\n"); err != nil {
+			f.stop()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// startNode starts a node and waits until it is ready.
+func startNode(o nodeOrders) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(self)}
+	p.cmd.Env = append(os.Environ(), ordersEnv+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.lines = bufio.NewScanner(stdout)
+	if !p.lines.Scan() {
+		p.stop()
+		return nil, fmt.Errorf("a node did not start: %w", p.cmd.Wait())
+	}
+	return p, nil
+}
+
+func (p *process) stop() {
+	_ = p.stdin.Close() // it ends when its input does
+}
+
+func (f *fleet) read(node int, p *process) {
+	for p.lines.Scan() {
+		var t tally
+		if json.Unmarshal(p.lines.Bytes(), &t) != nil {
+			continue
+		}
+		f.mu.Lock()
+		f.tallies[node] = append(f.tallies[node], t)
+		f.mu.Unlock()
+	}
+}
+
+// stop ends the nodes. What they counted stays.
+func (f *fleet) stop() {
+	for _, p := range f.nodes {
+		p.stop()
+		defer time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() }).Stop()
+	}
+	f.readers.Wait()
+	for _, p := range f.nodes {
+		_ = p.cmd.Wait()
+	}
+}
+
+// A span is some time of the wall clock, in whole windows.
+type span struct{ first, end int64 }
+
+// spend lets time pass, and returns the windows that lie within.
+func spend(ctx context.Context, d time.Duration) span {
+	w := int64(window)
+	first := (time.Now().UnixNano() + w - 1) / w
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return span{first, time.Now().UnixNano() / w}
+}
+
+func (s span) seconds() float64 { return float64(s.end-s.first) * window.Seconds() }
+
+// A sum is what one limiter did in some time.
+type sum struct {
+	admitted []int // by node
+	errors   int
+	calls    int
+	waits    []int64 // µs
+}
+
+func (f *fleet) sum(limiter int, s span) sum {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := sum{admitted: make([]int, len(f.tallies))}
+	for i, tallies := range f.tallies {
+		for _, t := range tallies {
+			if t.Limiter != limiter || t.Window < s.first || t.Window >= s.end {
+				continue
+			}
+			out.admitted[i] += t.Admitted
+			out.errors += t.Errors
+			out.calls += t.Admitted + t.Refused + t.Errors
+			out.waits = append(out.waits, t.Waits...)
+		}
+	}
+	return out
+}
+
+func (s *sum) total() int {
+	n := 0
+	for _, a := range s.admitted {
+		n += a
+	}
+	return n
+}
+
+// ofLimit returns what n requests in s are of those that the limit allows, without a burst.
+func (f *fleet) ofLimit(n int, s span) float64 { return float64(n) / (float64(f.rate) * s.seconds()) }
