@@ -36,7 +36,7 @@ func (a *leaseArgs) op(name string, more ...any) []any {
 }
 
 func (a *leaseArgs) sync(q *lease.Request) []any {
-	return a.op("sync", q.Epoch, q.Seq, q.Ack, figure(q.Want), figure(q.Has), figure(q.Claim), figure(q.Weight))
+	return a.op("sync", q.Epoch, q.Seq, q.Ack, figure(q.Want), figure(q.Has), figure(q.Claim), figure(q.Weight), figure(q.Hold))
 }
 
 func (a *leaseArgs) release(q *lease.Request) []any { return a.op("release", q.Seq) }

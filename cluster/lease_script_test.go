@@ -115,6 +115,7 @@ func (p *leasePair) ask(n *pairNode) {
 			n.q.Has *= p.rng.Float64()
 		}
 		n.q.Claim = n.q.Has * float64(p.rng.IntN(2))
+		n.q.Hold = n.q.Has * float64(p.rng.IntN(4)/3)
 	}
 	if p.rng.IntN(3) == 0 {
 		n.q.Want = p.rng.ExpFloat64() * p.cfg.Rate / 3

@@ -98,7 +98,8 @@ type QuotaOptions struct {
 	Nodes int
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breakers that keep calls from a Redis that does not answer, as in [LimitOptions].
+	// Breaker tunes the breakers that keep calls from a Redis that does not answer, as in [LimitOptions]. The one of the background
+	// stays open for no longer than an eighth of the Term.
 	Breaker *breaker.Options
 	// MaxKeys bounds the keys that are kept, each in some 700 bytes, at most 2^24. Those beyond are decided in Redis, one by
 	// one. If MaxKeys is 0, it is 65536.
@@ -205,20 +206,23 @@ func (o *QuotaOptions) config() lease.Config {
 	loss := map[OnLoss]lease.Loss{HoldLease: lease.Hold, Share: lease.Share, Open: lease.Open, Closed: lease.Closed}
 	return lease.Config{
 		Rate: float64(o.Rate.Tokens) / o.Rate.Per.Seconds(), Burst: float64(o.Burst), Interval: o.Interval, Term: o.Term,
-		Reclaim: o.Reclaim, Timeout: max(o.Interval*3/2, DefaultTimeout), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
+		Reclaim: o.Reclaim, Timeout: min(max(o.Interval*3/2, DefaultTimeout), o.Term/2), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
 		Nodes: max(o.Nodes, 1),
 	}
 }
 
 // background returns the options of the way to Redis in the background. There nobody waits, and leases put off their renewals by
-// themselves while they fail, so by default its breaker comes back sooner.
+// themselves while they fail. Whoever comes back to a Redis that lost its memory has to be heard there before others are given
+// its lease: so its breaker stays open for an eighth of a term at most. With a call that gets no answer (half a term) and the pause
+// after that (a quarter), it is heard within a term.
 func (o *QuotaOptions) background(timeout time.Duration) connOptions {
-	c := connOptions{kind: "Quota", client: o.Client, timeout: timeout, breaker: o.Breaker}
-	if c.breaker == nil {
-		c.breaker = defaultBreaker()
-		c.breaker.MaxOpen = 2 * c.breaker.OpenFor
+	b := defaultBreaker()
+	if o.Breaker != nil {
+		*b = *o.Breaker
 	}
-	return c
+	most := o.Term / 8
+	b.OpenFor, b.MaxOpen = min(cmp.Or(b.OpenFor, most), most), most
+	return connOptions{kind: "Quota", client: o.Client, timeout: timeout, breaker: b}
 }
 
 // newNodeID returns 128 random bits: a process that is started again inherits nothing.

@@ -82,6 +82,7 @@ func TestQuotaOptions(t *testing.T) {
 func TestQuotaLeasesWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	s.Do("SET", "spillway:quota:leases", 1) // it has been in use
 	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second), Interval: minInterval})
 	r, err := q.Take(context.Background(), "k", 3)
 	require.NoError(t, err)

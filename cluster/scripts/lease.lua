@@ -3,7 +3,7 @@
 --
 -- KEYS: table (a hash: "m" is the meta data, "n" .. node an entry), marker (one per slot, outlives the tables).
 -- ARGV: operation, node, rate, burst, interval, term, reclaim (µs), and by operation:
---   "sync": epoch, seq, ack, want, has, claim, weight -> {seq, epoch, grant, target, gift, learning, hungry, nodes, now}
+--   "sync": epoch, seq, ack, want, has, claim, weight, hold -> {seq, epoch, grant, target, gift, learning, hungry, nodes, now}
 --   "release": seq                                    -> {now}
 --   "take": n                                         -> {taken, left, wait in µs or -1, nodes, learning}
 local op, node = ARGV[1], ARGV[2]
@@ -11,6 +11,7 @@ local rate, burst = tonumber(ARGV[3]), tonumber(ARGV[4])
 local interval, term, reclaim = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local min, max, floor = math.min, math.max, math.floor
 local UNLIMITED, RESERVE, HEADROOM, SMALL_TABLE, MIN_TOKENS = 1e300, 0.05, 0.9, 16, 2
+local LATENESS, SILENCE = 1100000, 1.5
 local ENTRY, META = '<dddddddd', '<dddddddddBc0'
 local MARKER_MS = 30 * 24 * 3600 * 1000
 
@@ -19,6 +20,9 @@ local function restart(upto)
   epoch = string.format('%.0f', now) .. '.' .. string.sub(node, 1, 8)
   learn, level, head, used, nextfill, first, nodes = upto, UNLIMITED, 0, 0, 0, UNLIMITED, 0
 end
+
+-- The epoch says when it began.
+local function began() return tonumber(string.match(epoch, '^%d+')) end
 
 -- An entry is {want, weight, grant, expiry, seq, prev, prevexpiry, prevseq}.
 local function load(text)
@@ -33,33 +37,54 @@ local function inuse(e)
   return u
 end
 
-local function mark(claim)
+local function mark(known)
   local upto = now + term
   local marked = tonumber(redis.call('GET', KEYS[2]) or nil)
   if not marked or marked > upto then
     marked = upto
-  elseif claim == 0 then
+  elseif not known then
     upto = marked
   end
   redis.call('SET', KEYS[2], string.format('%.0f', marked), 'PX', MARKER_MS)
   return upto
 end
 
-local function open(claim)
+local function poolsize()
+  local part = (rate - used) / rate
+  if now < learn then part = RESERVE end
+  return max(burst * part, min(1, burst))
+end
+
+local function spare()
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if all[i] ~= 'm' then
+      local e = load(all[i + 1])
+      if e[4] > last then e[4] = max(e[4], now + term) end
+      if e[7] > last then e[7] = max(e[7], now + term) end
+      redis.call('HSET', KEYS[1], all[i], struct.pack(ENTRY, unpack(e, 1, 8)))
+    end
+  end
+  nextfill = now
+end
+
+local function open(known)
   local text = redis.call('HGET', KEYS[1], 'm')
   if text then
     learn, last, free, level, head, used, nextfill, first, nodes, epoch = struct.unpack(META, text)
     if now - last > term + reclaim and nodes > 0 then
       redis.call('DEL', KEYS[1])
       restart(now + term)
+    elseif now - last > SILENCE * interval and nodes > 1 then
+      spare()
     end
   else
     local upto = now
-    if rate * interval / 1e6 >= MIN_TOKENS then upto = mark(claim) end
+    if rate * interval / 1e6 >= MIN_TOKENS then upto = mark(known) end
     restart(upto)
-    last, free = now, burst
+    last, free = now, poolsize()
   end
-  learn = min(learn, now + term)
+  learn = min(learn, now + term + LATENESS)
 end
 
 local function save()
@@ -69,8 +94,6 @@ local function save()
   if rate > 0 then ttl = max(ttl, burst / rate * 1e6) end
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(min(ttl, 1e15) / 1e3) + 1))
 end
-
-local function poolsize() return max(burst * (rate - used) / rate, min(1, burst)) end
 
 local function poolrate()
   if now < learn then return rate * RESERVE end
@@ -158,9 +181,9 @@ end
 
 local function sync()
   local theirs, seq, ack = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
-  local want, has, claim, weight = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
+  local want, has, claim, weight, hold = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
   local field = 'n' .. node
-  open(claim)
+  open(theirs ~= '')
   local e = load(redis.call('HGET', KEYS[1], field))
   if e and ack > e[5] then
     redis.call('DEL', KEYS[1])
@@ -174,7 +197,10 @@ local function sync()
   else
     e = {0, 0, 0, 0, 0, 0, 0, 0}
     nodes = nodes + 1
-    if now < learn and theirs ~= epoch then use, useexp = claim, now + term end
+    if now < learn and theirs ~= epoch then
+      use, useexp = claim, now + term
+      if theirs ~= '' and hold > 0 then learn = max(learn, min(began(), now) + term + LATENESS) end
+    end
   end
   e[1], e[2] = want, weight
   accrue()
@@ -183,6 +209,7 @@ local function sync()
   local others = used - old
   local grant = max(min(min(want, level * weight) + head * weight, rate - others), 0)
   if now < learn then grant = min(grant, use) end
+  if hold > use then use, useexp = hold, now + term end
   local gift, more, room = 0, max(grant, use) - old, rate - used
   if more > 0 and room > rate * 1e-9 and now >= learn then
     gift = free * min(more / room, 1)
@@ -200,7 +227,7 @@ end
 
 local function release()
   local field = 'n' .. node
-  open(0)
+  open(false)
   accrue()
   local e = load(redis.call('HGET', KEYS[1], field))
   if e and tonumber(ARGV[8]) > e[5] then
@@ -214,7 +241,7 @@ end
 
 local function take()
   local n = tonumber(ARGV[8])
-  open(0)
+  open(false)
   accrue()
   local taken, wait, learning = 0, 0, 0
   if free >= n then
@@ -222,7 +249,11 @@ local function take()
   else
     wait = -1
     local gain = poolrate()
-    if gain > rate * 1e-9 and n <= poolsize() then wait = math.ceil(min((n - free) * 1e6 / gain, 1e15)) end
+    if gain > rate * 1e-9 and n <= poolsize() then
+      wait = math.ceil(min((n - free) * 1e6 / gain, 1e15))
+    elseif now < learn then
+      wait = learn - now
+    end
   end
   if now < learn then learning = 1 end
   save()

@@ -51,8 +51,14 @@ const (
 	// Safety is the part of a term that a node uses, counted from before it asked: the clocks of a node and of Redis may
 	// run at rates that differ by 2 %, since the lease has to end at the node first.
 	Safety = 0.98
-	// LearningReserve is the part of the rate that newcomers may take from the pool while a table learns who holds what.
+	// LearningReserve is the part of the rate, and of the burst, that newcomers may take from the pool while a table learns who
+	// holds what.
 	LearningReserve = 0.05
+	// Lateness is by how much longer than a term a table learns once it knows that something was lost: a client that could not
+	// connect often enough does not try again for a second.
+	Lateness = time.Second + 100*time.Millisecond
+	// Silence is after how many intervals without a word from anybody it was the table that nobody reached.
+	Silence = 1.5
 	// Headroom is the part of what nobody wants that is leased out nevertheless, for demand that grows.
 	Headroom = 0.9
 	// SmallTable is up to how many nodes the level is worked out four times in an interval.

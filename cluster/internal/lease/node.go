@@ -125,6 +125,9 @@ func (n *Node) Begin(now time.Duration, tokens float64) *Request {
 	} else if n.expiry-now >= n.cfg.Timeout {
 		q.Claim = n.has
 	}
+	if t := n.Bucket.Terms(now); t.From == FromHold || t.From == FromLease && n.cfg.Loss == Hold {
+		q.Hold = t.Rate
+	}
 	return q
 }
 
@@ -170,11 +173,13 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 	return true
 }
 
-// Fail tells that no reply has come. The next attempt is put off more each time.
+// Fail tells that no reply has come. The next attempt is put off more each time: little at first, so that one that succeeds still
+// finds the lease valid, and never by so much that a table which comes back without its memory would not hear of the node
+// within a term.
 func (n *Node) Fail(now time.Duration) {
 	n.waiting = false
 	n.failures++
-	pause := n.cfg.Interval / 2 << min(n.failures-1, 2)
+	pause := min(n.cfg.Interval/4<<min(n.failures-1, 4), n.cfg.Term/4)
 	n.due = now + n.jitter(pause)
 }
 
@@ -199,7 +204,9 @@ func (n *Node) Release(now time.Duration) *Request {
 	n.waiting, n.leased, n.seeking = false, false, false
 	n.grant, n.has, n.ack, n.expiry = 0, 0, 0, 0
 	n.Bucket.set(now, nothing(), 0)
-	return &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
+	q := &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
+	n.epoch = "" // whoever has given its lease back has nothing to lose
+	return q
 }
 
 func (n *Node) weight() float64 {

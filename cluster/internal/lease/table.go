@@ -20,6 +20,7 @@ type Request struct {
 	Want   float64 // tokens per second
 	Has    float64 // rate that the node uses at most from now on, by the grant of Ack
 	Claim  float64 // Has, if its lease surely lasts until the reply
+	Hold   float64 // rate that it goes on with when its lease has ended, or has ended already
 	Weight float64
 }
 
@@ -68,6 +69,7 @@ type Table struct {
 // Meta is what a table keeps once for all nodes.
 type Meta struct {
 	Epoch  string
+	Began  float64 // µs when the epoch did
 	Learn  float64 // µs up to which only what nodes claim is granted
 	Last   float64 // µs of the last call
 	Free   float64 // tokens in the pool of those without a lease
@@ -87,7 +89,7 @@ func (t *Table) Flush() { *t = Table{} }
 
 // Sync renews the lease of a node at now, in µs.
 func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
-	t.open(now, c, q.Node, q.Claim)
+	t.open(now, c, q.Node, q.Epoch != "")
 	e := t.Entries[q.Node]
 	if e != nil && float64(q.Ack) > e.Seq { // the table is older than what the node has seen
 		t.restart(now, q.Node, now+micros(c.Term))
@@ -103,6 +105,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 		t.Nodes++
 		if now < t.Learn && q.Epoch != t.Epoch {
 			use, useExp = q.Claim, now+micros(c.Term)
+			t.wait(now, c, q)
 		}
 	} else {
 		use, useExp = e.held(q, now)
@@ -118,9 +121,12 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	if now < t.Learn {
 		grant = min(grant, use)
 	}
+	if q.Hold > use {
+		use, useExp = q.Hold, now+micros(c.Term)
+	}
 	gift := t.gift(c, max(grant, use)-old)
 	t.Used = others + max(grant, use)
-	t.Free = min(t.Free, t.poolSize(c))
+	t.Free = min(t.Free, t.poolSize(c, now))
 	e.Prev, e.PrevExp, e.PrevSeq = use, useExp, float64(q.Ack)
 	e.Grant, e.Expiry, e.Seq = grant, now+micros(c.Term+c.Reclaim), float64(q.Seq)
 	t.First = min(t.First, e.Expiry)
@@ -165,7 +171,7 @@ func (t *Table) reply(now float64, e *Entry, weight, gift float64) Reply {
 
 // Release forgets a node that has stopped using its lease.
 func (t *Table) Release(now float64, c *Config, q *Request) {
-	t.open(now, c, q.Node, 0)
+	t.open(now, c, q.Node, false)
 	t.accrue(now, c)
 	if e := t.Entries[q.Node]; e != nil && float64(q.Seq) > e.Seq {
 		t.Used = max(t.Used-e.inUse(now), 0)
@@ -177,53 +183,83 @@ func (t *Table) Release(now float64, c *Config, q *Request) {
 // Take takes n tokens of those that nobody has leased, or gives back -n. If there are not enough, it returns in how many µs there are, or -1
 // if never.
 func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, left, wait float64) {
-	t.open(now, c, node, 0)
+	t.open(now, c, node, false)
 	t.accrue(now, c)
+	size := t.poolSize(c, now)
 	if t.Free >= n {
-		t.Free = min(t.Free-n, t.poolSize(c))
+		t.Free = min(t.Free-n, size)
 		return true, math.Floor(t.Free), 0
 	}
 	wait = -1
-	if rate := t.poolRate(c, now); rate > c.Rate*1e-9 && n <= t.poolSize(c) {
+	if rate := t.poolRate(c, now); rate > c.Rate*1e-9 && n <= size {
 		wait = math.Ceil(min((n-t.Free)*1e6/rate, 1e15))
+	} else if now < t.Learn {
+		wait = t.Learn - now
 	}
 	return false, math.Floor(t.Free), wait
 }
 
 // open makes the table if there is none, and begins anew if nobody was there for a term: the leases would have ended, but
 // perhaps it was the clock that jumped.
-func (t *Table) open(now float64, c *Config, node string, claim float64) {
+// The node has had a lease if it knows an epoch.
+func (t *Table) open(now float64, c *Config, node string, known bool) {
 	term := micros(c.Term)
-	if !t.Made {
+	switch {
+	case !t.Made:
 		learn := now
 		if !c.Small() {
-			learn = t.mark(now, term, claim)
+			learn = t.mark(now, term, known)
 		}
 		t.restart(now, node, learn)
 		t.Made = true
-		t.Last, t.Free = now, c.Burst
-	} else if now-t.Last > term+micros(c.Reclaim) && t.Nodes > 0 {
+		t.Last, t.Free = now, t.poolSize(c, now)
+	case now-t.Last > term+micros(c.Reclaim) && t.Nodes > 0:
 		t.restart(now, node, now+term)
+	case now-t.Last > Silence*micros(c.Interval) && t.Nodes > 1:
+		t.spare(now, c)
 	}
-	t.Learn = min(t.Learn, now+term) // the clock may have been set back
+	t.Learn = min(t.Learn, now+term+micros(Lateness)) // the clock may have been set back
+}
+
+// spare keeps for a term what nodes had when nobody was heard: it was the table that was away, so who comes first has no more
+// reason to be given the leases of the others than they have to be late.
+func (t *Table) spare(now float64, c *Config) {
+	for _, e := range t.Entries {
+		if e.Expiry > t.Last {
+			e.Expiry = max(e.Expiry, now+micros(c.Term))
+		}
+		if e.PrevExp > t.Last {
+			e.PrevExp = max(e.PrevExp, now+micros(c.Term))
+		}
+	}
+	t.Next = now
 }
 
 // mark returns up to when a table learns that is made at now. If there is a marker, which outlives the tables, nothing was
 // lost but what had been used by nobody for long, and there is nothing to learn.
-func (t *Table) mark(now, term, claim float64) (learn float64) {
+func (t *Table) mark(now, term float64, known bool) (learn float64) {
 	learn = now + term
 	switch {
 	case t.Marked == 0 || t.Marked > learn:
 		t.Marked = learn
-	case claim == 0:
+	case !known:
 		learn = t.Marked
 	}
 	return learn
 }
 
+// wait has the table learn for longer, since a node has come that holds a lease from an earlier one: others may do so too, and
+// be late.
+func (t *Table) wait(now float64, c *Config, q *Request) {
+	if q.Epoch != "" && q.Hold > 0 {
+		t.Learn = max(t.Learn, min(t.Began, now)+micros(c.Term+Lateness))
+	}
+}
+
 func (t *Table) restart(now float64, node string, learn float64) {
 	t.Entries = map[string]*Entry{}
 	t.Epoch = strconv.FormatFloat(now, 'f', 0, 64) + "." + node[:min(len(node), 8)]
+	t.Began = now
 	t.Learn, t.Level, t.Head, t.Used, t.Next, t.First, t.Weight, t.Nodes = learn, Unlimited, 0, 0, 0, Unlimited, 0, 0
 }
 
@@ -234,14 +270,19 @@ func (t *Table) poolRate(c *Config, now float64) float64 {
 	return max(c.Rate-t.Used, 0)
 }
 
-func (t *Table) poolSize(c *Config) float64 {
-	return max(c.Burst*(c.Rate-t.Used)/c.Rate, min(1, c.Burst))
+// poolSize returns how many tokens the pool holds at most: the part of the burst that goes with its part of the rate.
+func (t *Table) poolSize(c *Config, now float64) float64 {
+	part := (c.Rate - t.Used) / c.Rate
+	if now < t.Learn {
+		part = LearningReserve
+	}
+	return max(c.Burst*part, min(1, c.Burst))
 }
 
 // accrue lets the pool gain what nobody has leased since the last call.
 func (t *Table) accrue(now float64, c *Config) {
 	if dt := now - t.Last; dt > 0 {
-		t.Free = min(t.Free+t.poolRate(c, now)*dt/1e6, t.poolSize(c))
+		t.Free = min(t.Free+t.poolRate(c, now)*dt/1e6, t.poolSize(c, now))
 	} else if dt < 0 { // the clock was set back, and what ends when has to be looked at again
 		t.Next = now
 	}
