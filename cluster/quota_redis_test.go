@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/cluster/internal/lease"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 )
 
@@ -70,9 +71,10 @@ func entriesOf(t *testing.T, s *redistest.Server) []string {
 
 // A hurt is what happens to Redis or to the way there, and how it ends.
 type hurt struct {
-	name  string
-	begin func()
-	end   func()
+	name    string
+	forgets bool // Redis has lost its memory
+	begin   func()
+	end     func()
 }
 
 // quotaStacks returns what all goroutines are doing.
@@ -94,12 +96,12 @@ func TestQuotaSurvives(t *testing.T) {
 	f.run(600 * time.Millisecond)
 	goroutines := runtime.NumGoroutine()
 	for _, h := range []hurt{
-		{name: "FLUSHALL, and scripts and connections too", begin: func() { s.Do("FLUSHALL"); s.Do("SCRIPT", "FLUSH"); p.Reset() }, end: p.Reset},
+		{name: "FLUSHALL, and scripts and connections too", forgets: true, begin: func() { s.Do("FLUSHALL"); s.Do("SCRIPT", "FLUSH"); p.Reset() }, end: p.Reset},
 		{name: "200 ms", begin: func() { p.SetLatency(200 * time.Millisecond) }, end: p.Heal},
 		{name: "black hole", begin: func() { p.BlackHole(true) }, end: p.Heal},
 		{name: "half of the replies lost", begin: func() { p.DropReplies(0.5) }, end: p.Heal},
 		{name: "SIGSTOP", begin: s.Pause, end: s.Resume},
-		{name: "killed, and back empty", begin: s.Kill, end: s.Restart},
+		{name: "killed, and back empty", forgets: true, begin: s.Kill, end: s.Restart},
 	} {
 		const during, after = 400 * time.Millisecond, 300 * time.Millisecond
 		h.begin()
@@ -110,7 +112,11 @@ func TestQuotaSurvives(t *testing.T) {
 		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+20, "%s: goroutines pile up", h.name)
 		part := sum / rate / (during + after).Seconds()
 		require.GreaterOrEqual(t, part, 0.7, h.name)
-		require.LessOrEqual(t, part, 1.05+(2*f.burst+4)/rate/(during+after).Seconds(), h.name)
+		most := rate*(during+after).Seconds() + f.burst + 5
+		if h.forgets { // who has no lease yet may take a twentieth of all
+			most += lease.LearningReserve * (rate*(during+after).Seconds() + f.burst)
+		}
+		require.LessOrEqual(t, sum, most, h.name)
 		f.settle(h.name, part)
 	}
 }
@@ -156,39 +162,4 @@ func TestQuotaFailover(t *testing.T) {
 	shares := f.run(500 * time.Millisecond)
 	t.Logf("then %.3f with jain %.4f", total(shares)/rate, jain(shares, f.shares()))
 	require.Greater(t, jain(shares, f.shares()), 0.95)
-}
-
-// Redis comes back empty, and a process that has no lease is the first to ask: it gets one burst and a twentieth of the rate until
-// Redis has learnt, on top of what the others hold.
-func TestQuotaNewcomerAfterLoss(t *testing.T) {
-	t.Parallel()
-	const rate, burst = 1000, 50
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s.Addr())
-	o := steadyOptions(clientOf(t, p.Addr()), rate)
-	o.Burst = burst
-	f := &quotaFleet{t: t, rate: rate, burst: burst}
-	f.join(o, 2*rate)
-	f.run(time.Second)
-	p.BlackHole(true) // the holder finds out late
-	s.Restart()
-	o.Client = clientOf(t, s.Addr())
-	q := newQuota(t, o)
-	began, passed := time.Now(), 0.0
-	for refused := false; !refused || time.Since(began) < 100*time.Millisecond; {
-		r, err := q.Take(t.Context(), "k", 1)
-		require.NoError(t, err)
-		if r.Source == FromRedis && r.Allowed {
-			passed++
-		}
-		refused = refused || r.Source == FromRedis && !r.Allowed
-	}
-	took := time.Since(began)
-	t.Logf("%.0f in %v", passed, took)
-	require.GreaterOrEqual(t, passed, float64(burst))
-	if took < 500*time.Millisecond { // else Redis may have learnt already
-		require.LessOrEqual(t, passed, burst+0.05*rate*took.Seconds()+1)
-	}
-	st, _ := f.quotas[0].KeyStats("k")
-	require.Positive(t, st.Grant, "the other goes on meanwhile")
 }
