@@ -128,7 +128,7 @@ type ClientStats struct {
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (c *Client) Stats() ClientStats {
-	return ClientStats{Streams: c.open.taken.Load(), StreamsRefused: c.open.refused.Load(), Leaked: c.leaked.Load()}
+	return ClientStats{Streams: c.open.taken.Load(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
 }
 
 // Unary is a grpc.UnaryClientInterceptor.

@@ -2,17 +2,17 @@ package grpcgate
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // lateness refuses calls that would hardly finish before their deadline. What it learns, it learns of unary calls.
 type lateness struct {
 	latencies *deadline.Estimator // nil if it judges nothing
-	refused   atomic.Int64
+	refused   stats.Counter
 }
 
 func newLateness(on bool) *lateness {

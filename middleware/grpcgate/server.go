@@ -3,12 +3,12 @@ package grpcgate
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // UnaryServer returns an interceptor that lets a call through to its handler if gate admits it. If o is nil, it has the
@@ -32,7 +32,7 @@ type Server struct {
 	late            *lateness
 	open            slots
 	capacity, quota *answers
-	exempt, tapped  atomic.Int64
+	exempt, tapped  stats.Counter
 }
 
 // NewServer returns a Server in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
@@ -67,11 +67,11 @@ type ServerStats struct {
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
-		Exempt:         s.exempt.Load(),
+		Exempt:         s.exempt.Value(),
 		Streams:        s.open.taken.Load(),
-		StreamsRefused: s.open.refused.Load(),
-		TooLate:        s.late.refused.Load(),
-		Tapped:         s.tapped.Load(),
+		StreamsRefused: s.open.refused.Value(),
+		TooLate:        s.late.refused.Value(),
+		Tapped:         s.tapped.Value(),
 	}
 }
 

@@ -7,13 +7,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // slots counts the streams that have left the gate.
 type slots struct {
 	limit   int64
 	taken   atomic.Int64
-	refused atomic.Int64
+	refused stats.Counter
 }
 
 // take takes a place, or counts that there was none.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // errTooLate refuses a request that would hardly finish before its deadline. Whatever the deadline is of, nothing has run:
@@ -120,7 +120,7 @@ func decimal(s string, unit time.Duration) time.Duration {
 type deadlines struct {
 	Deadline
 	latencies *deadline.Estimator
-	refused   atomic.Int64
+	refused   stats.Counter
 }
 
 func newDeadlines(o *Deadline) (*deadlines, error) {

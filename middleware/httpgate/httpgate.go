@@ -3,9 +3,9 @@ package httpgate
 import (
 	"errors"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // Handler returns middleware that lets a request through to the wrapped handler if gate admits it. If o is nil, it has
@@ -22,7 +22,7 @@ type Middleware struct {
 	o       Options // no field is nil, except Request, LongLived, Deadline and RateLimit
 	long    longLived
 	late    *deadlines
-	exempts atomic.Int64
+	exempts stats.Counter
 }
 
 // New returns a Middleware in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
@@ -52,9 +52,9 @@ type Stats struct {
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (m *Middleware) Stats() Stats {
-	s := Stats{Exempt: m.exempts.Load(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Load()}
+	s := Stats{Exempt: m.exempts.Value(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Value()}
 	if m.late != nil {
-		s.TooLate = m.late.refused.Load()
+		s.TooLate = m.late.refused.Value()
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // eventStream is the media type of server-sent events.
@@ -18,7 +19,7 @@ var errTooManyLongLived = &spillway.Rejection{Policy: "httpgate", Reason: "too m
 type longLived struct {
 	limit   int64
 	open    atomic.Int64
-	refused atomic.Int64
+	refused stats.Counter
 }
 
 func (l *longLived) full() bool { return l.open.Load() >= l.limit }
