@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/cgroup"
 )
 
 // DefaultMemoryInterval is the default of MemoryOptions.Interval.
@@ -50,7 +52,8 @@ type MemorySample struct {
 type Memory struct {
 	sample  *pulled[MemorySample]
 	read    func() (heldMemory, error)
-	groups  controlGroups
+	fsys    fs.FS
+	groups  *cgroup.Folders
 	group   uint64 // the control groups' limit
 	failed  error  // why it could not be read
 	checked time.Time
@@ -74,7 +77,7 @@ func NewMemory(o *MemoryOptions) (*Memory, error) {
 func newMemory(interval time.Duration, fsys fs.FS, read func() (heldMemory, error)) *Memory {
 	return &Memory{
 		sample: newPulled(interval, MemorySample{Err: ErrNoReading}), read: read,
-		groups: controlGroups{fsys: fsys, controller: "memory"},
+		fsys: fsys, groups: cgroup.NewFolders(fsys, "memory"),
 	}
 }
 
@@ -113,8 +116,7 @@ func (m *Memory) Share(now time.Time) (float64, error) {
 func (m *Memory) refresh(s *MemorySample, now time.Time) {
 	if age := now.Sub(m.checked); m.checked.IsZero() || age < 0 || age >= limitsInterval {
 		m.checked = now
-		m.groups.look()
-		m.group, m.failed = m.groups.memoryLimit()
+		m.group, m.failed = m.groupLimit()
 	}
 	h, err := m.read()
 	if err == nil {
@@ -142,15 +144,16 @@ func (m *Memory) refresh(s *MemorySample, now time.Time) {
 	*s = next
 }
 
-// memoryLimit returns the least limit of all groups, math.MaxUint64 if none has one.
-func (c *controlGroups) memoryLimit() (uint64, error) {
+// groupLimit returns the least limit of all control groups, math.MaxUint64 if none has one.
+func (m *Memory) groupLimit() (uint64, error) {
 	least := uint64(math.MaxUint64)
+	version, folders := m.groups.Look()
 	name := "memory.max"
-	if c.version == 1 {
+	if version == 1 {
 		name = "memory.limit_in_bytes"
 	}
-	for _, folder := range c.folders {
-		b, err := fs.ReadFile(c.fsys, path.Join(folder, name))
+	for _, folder := range folders {
+		b, err := fs.ReadFile(m.fsys, path.Join(folder, name))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue // the root has none, and what may not be read sets none
 		}

@@ -60,9 +60,7 @@ func TestMemoryLimitOfControlGroups(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			groups := controlGroups{fsys: groupTree(tt.files), controller: "memory"}
-			groups.look()
-			got, err := groups.memoryLimit()
+			got, err := newMemory(1, groupTree(tt.files), nil).groupLimit()
 			if tt.err != "" {
 				require.ErrorContains(t, err, tt.err)
 				return

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/cgroup"
 )
 
 // DefaultPressureInterval is the default of PressureOptions.Interval.
@@ -43,7 +45,9 @@ type PressureSample struct {
 type Pressure struct {
 	sample   *pulled[PressureSample]
 	resource string
-	groups   controlGroups
+	fsys     fs.FS
+	groups   *cgroup.Folders
+	folder   string // of the own group; "" if there is none
 	checked  time.Time
 	source   string        // the file that total is from
 	total    time.Duration // stalled so far
@@ -70,7 +74,8 @@ func NewPressure(o *PressureOptions) (*Pressure, error) {
 
 func newPressure(resource string, interval time.Duration, fsys fs.FS) *Pressure {
 	return &Pressure{
-		sample: newPulled(interval, PressureSample{Err: ErrNoReading}), resource: resource, groups: controlGroups{fsys: fsys},
+		sample: newPulled(interval, PressureSample{Err: ErrNoReading}), resource: resource,
+		fsys: fsys, groups: cgroup.NewFolders(fsys, ""),
 	}
 }
 
@@ -87,7 +92,10 @@ func (p *Pressure) Share(now time.Time) (float64, error) {
 func (p *Pressure) refresh(s *PressureSample, now time.Time) {
 	if age := now.Sub(p.checked); p.checked.IsZero() || age < 0 || age >= limitsInterval {
 		p.checked = now
-		p.groups.look()
+		p.folder = ""
+		if _, folders := p.groups.Look(); len(folders) > 0 {
+			p.folder = folders[0]
+		}
 	}
 	source, total, err := p.read()
 	if err != nil {
@@ -106,13 +114,13 @@ func (p *Pressure) refresh(s *PressureSample, now time.Time) {
 // read returns the time stalled so far, and the file that says so.
 func (p *Pressure) read() (name string, total time.Duration, err error) {
 	var b []byte
-	if len(p.groups.folders) > 0 {
-		name = path.Join(p.groups.folders[0], p.resource+".pressure")
-		b, err = fs.ReadFile(p.groups.fsys, name)
+	if p.folder != "" {
+		name = path.Join(p.folder, p.resource+".pressure")
+		b, err = fs.ReadFile(p.fsys, name)
 	}
 	if b == nil || err != nil {
 		name = path.Join("proc/pressure", p.resource)
-		b, err = fs.ReadFile(p.groups.fsys, name)
+		b, err = fs.ReadFile(p.fsys, name)
 	}
 	if err != nil {
 		return name, 0, err

@@ -5,6 +5,8 @@
 //	levels, err := group.Levels(nil) // own group first, then each group above it that has a quota
 //	used, quota := levels[0].Used, levels[0].Quota
 //
+// For other controllers, Folders tells where their files are.
+//
 // The group is found through /proc/self/cgroup and /proc/self/mountinfo, never by assuming that /sys/fs/cgroup is the
 // process's own: with the host's cgroup namespace it is the whole machine's. Versions 1 (separate or combined
 // controllers), 2 and hybrid trees are understood. Everything goes through an fs.FS, so tests use fixture trees.

@@ -119,16 +119,9 @@ func (g *Group) findV2(member membership, mounts []mount) bool {
 
 // climb fills in the levels from the own group up to the mount point.
 func (g *Group) climb(m mount, own string, fill func(*level)) {
-	for group := own; ; group = path.Dir(group) {
-		dir, ok := m.dir(group)
-		if !ok {
-			return
-		}
+	for group, dir := range m.upwards(own) {
 		g.levels = append(g.levels, level{path: group, dir: dir})
 		fill(&g.levels[len(g.levels)-1])
-		if group == "/" {
-			return
-		}
 	}
 }
 
@@ -142,15 +135,8 @@ func (g *Group) findCPUSet(member membership, mounts []mount) {
 	}
 	if m, ok := find(mounts, "", member.unified); ok && member.unified != "" {
 		// A group in which the controller is off has no such file: the nearest group above it decides.
-		for group := member.unified; ; group = path.Dir(group) {
-			dir, ok := m.dir(group)
-			if !ok {
-				return
-			}
+		for _, dir := range m.upwards(member.unified) {
 			g.cpuset = append(g.cpuset, path.Join(dir, "cpuset.cpus.effective"), path.Join(dir, "cpuset.cpus"))
-			if group == "/" {
-				return
-			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"iter"
 	"path"
 	"slices"
 	"strconv"
@@ -98,6 +99,19 @@ func (m mount) dir(group string) (string, bool) {
 		return "", false
 	}
 	return path.Join(m.point, strings.TrimPrefix(group, m.root)), true
+}
+
+// upwards yields group and each one above it, with where it stands, as far as the mount shows them.
+func (m mount) upwards(group string) iter.Seq2[string, string] {
+	return func(yield func(group, dir string) bool) {
+		for {
+			dir, ok := m.dir(group)
+			if !ok || !yield(group, dir) || group == "/" {
+				return
+			}
+			group = path.Dir(group)
+		}
+	}
 }
 
 // within reports whether group is root or below it.

@@ -1,0 +1,51 @@
+package cgroup
+
+import "io/fs"
+
+// Folders knows where the files of the calling process's control group are, and those of the groups above it, for one
+// controller. It is not safe for concurrent use.
+type Folders struct {
+	fsys       fs.FS
+	controller string
+	membership string // the text of /proc/self/cgroup that they were found by
+	version    int
+	paths      []string
+}
+
+// NewFolders returns the Folders of a controller: in version 1 if it is mounted there, otherwise in version 2, and in version 2
+// if controller is "". fsys stands for "/".
+func NewFolders(fsys fs.FS, controller string) *Folders {
+	return &Folders{fsys: fsys, controller: controller}
+}
+
+// Look returns the version, 1 or 2, and as paths in fsys the folder of the own group and of each one above it that a mount
+// shows. It finds them anew if the process has been put into another group. There are none where they cannot be found.
+func (f *Folders) Look() (version int, paths []string) {
+	own, err := fs.ReadFile(f.fsys, membershipFile)
+	if err != nil || f.version != 0 && string(own) == f.membership {
+		return f.version, f.paths
+	}
+	f.membership, f.version, f.paths = string(own), 0, nil
+	info, err := fs.ReadFile(f.fsys, mountsFile)
+	if err != nil {
+		return 0, nil
+	}
+	member, mounts := parseMembership(f.membership), parseMounts(string(info))
+	if !f.find(mounts, 1, f.controller, member.controller[f.controller]) {
+		f.find(mounts, 2, "", member.unified)
+	}
+	return f.version, f.paths
+}
+
+// find finds the folders of group, which is "" if the process is in none, and reports whether there are any.
+func (f *Folders) find(mounts []mount, version int, controller, group string) bool {
+	m, ok := find(mounts, controller, group)
+	if !ok || group == "" {
+		return false
+	}
+	f.version = version
+	for _, dir := range m.upwards(group) {
+		f.paths = append(f.paths, dir)
+	}
+	return true
+}
