@@ -57,9 +57,15 @@ const (
 	squeezeMost  = 0.18  // the least share of the allowance
 	refusingSpan = 0.5   // seconds over which refusals are smoothed
 	squeezeSeen  = 0.4   // the share to begin with when requests are seen to queue
+	idleShare    = 0.1   // the share while saturated, if the CPU is known to idle: it needs nobody to go on with
+	stuckUsage   = 0.6   // raw usage below which it is not the CPU that requests wait for
+	stuckFull    = 0.8   // the share of the limit that has to be in use
+	stuckTimes   = 3     // how many times more have to be inside than undisturbed
 	rampRate     = 8.0   // how many times the limit grows in each second of the ramp that ends an overload
 	rampEnd      = 16    // where the ramp ends
 	waitBlend    = 0.5   // the weight of a new reading of the goroutines' waits
+
+	stuckFor = 500 * time.Millisecond // how long all that has to hold
 )
 
 // A reading is what sensors and windows say at one tick.
@@ -111,6 +117,7 @@ type controller struct {
 	ramp        float64 // what the limit is multiplied by: 1, and more while opening
 	share       float64 // of the allowance
 	saturation  saturation
+	stuckSince  time.Time // the last reading by which it was not stuck
 	out         verdict
 }
 
@@ -126,15 +133,7 @@ func (c *controller) step(r *reading) verdict {
 	}
 	c.observe(r)
 	why := c.detect(r)
-	if why == Calm && c.opts.MaxDelay != Off {
-		was := c.saturation.active
-		c.saturation.observe(r, c.room(r), r.now.Sub(c.lastRefused) < c.opts.CoolDown)
-		if c.saturation.active && !was {
-			c.saturation.room = c.room(r) // of the allowance that holds from now on
-		}
-	} else {
-		c.saturation = saturation{}
-	}
+	c.saturate(r, why)
 	if c.saturation.active {
 		why = Saturated
 	}
@@ -168,6 +167,31 @@ func (c *controller) step(r *reading) verdict {
 		c.out = verdict{c.limit(r), c.pace(r)}
 	}
 	return c.out
+}
+
+// saturate looks for a saturation, or steers by the one that there is, unless the CPU is why the service is overloaded.
+func (c *controller) saturate(r *reading, why Reason) {
+	s := &c.saturation
+	stuck := c.stuck(r)
+	if why != Calm || c.opts.MaxDelay == Off {
+		*s = saturation{}
+		return
+	}
+	was, limit := s.active, s.limit()
+	switch {
+	case was || !c.overloaded || c.ramp > 1:
+		s.observe(r, c.room(r), r.now.Sub(c.lastRefused) < c.opts.CoolDown)
+	case stuck:
+		s.begin(r)
+	default:
+		*s = saturation{}
+	}
+	switch {
+	case s.active && !was:
+		s.room = c.room(r) // of the allowance that holds from now on
+	case was && !s.active:
+		c.ramp = math.Max(1, limit/c.room(r)) // it goes on where it has been opened to
+	}
 }
 
 // observe takes in what is not yet known of the CPU and of the goroutines' waits.
@@ -219,6 +243,18 @@ func (c *controller) short(r *reading) bool {
 		share >= rushShare && share*float64(r.inFlight) > rush*c.room(r)
 }
 
+// stuck reports whether the limit has been full for a while though the CPU has time to spare and goroutines do not wait for
+// it: those inside wait for something else, and far longer than it used to take.
+func (c *controller) stuck(r *reading) bool {
+	idle := r.cpuKnown && r.cpu < stuckUsage && float64(r.wait) < rushShare*float64(c.opts.MaxDelay)
+	full := c.overloaded && float64(r.inFlight) >= stuckFull*c.out.limit
+	usual := r.steady * r.rt / 1e9 // by Little's law
+	if !idle || !full || r.rt <= 0 || float64(r.inFlight) < math.Max(stuckTimes*usual, float64(c.opts.MinLimit)+1) {
+		c.stuckSince = r.now
+	}
+	return r.now.Sub(c.stuckSince) >= stuckFor
+}
+
 // squeeze moves the allowance. A full CPU needs no requests beyond those that keep it full, and more of them only make each
 // other slow; but a CPU that has time to spare while requests are refused was refused too much. So the way in is wide, and
 // a service just below its capacity refuses next to nothing, while in a long overload the admitted are served fast.
@@ -268,6 +304,8 @@ func (c *controller) allowance(r *reading) float64 {
 	}
 	share := 1.0
 	switch {
+	case c.saturation.active && r.cpuKnown:
+		share = idleShare
 	case c.saturation.active:
 		share = squeezeSeen
 	case c.overloaded:
@@ -284,7 +322,7 @@ func (c *controller) limit(r *reading) float64 {
 		room = known
 	}
 	if c.saturation.active {
-		room = c.saturation.room * c.saturation.gain
+		room = c.saturation.limit()
 	}
 	return math.Min(room*c.ramp, float64(c.opts.MaxLimit))
 }

@@ -20,7 +20,9 @@ const (
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
 	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
 	probePause  = 4                      // comparisons without a probe after one that did not pay
-	mostOpening = 64                     // beyond it there is nothing to protect
+	probeRests  = 2                      // how many such probes in a row make the pause longer: it doubles with each
+	fillMost    = time.Second            // how long an opened limit may take to be full again
+	mostOpening = 256                    // beyond it there is nothing to protect
 )
 
 // A saturation watches for a service that answers no more requests however many are inside, though its CPU is idle. What is
@@ -41,8 +43,11 @@ type saturation struct {
 	rate     float64   // answers per second before the probe
 	refused  time.Time // when something was last refused
 	settled  time.Time // when what the last probe changed can be seen
+	filling  bool      // the limit was opened and nothing has been refused since
+	opened   time.Time // when
 	step     float64   // how far the last probe opened the limit; 0 if it was taken back
 	pause    int       // comparisons until the next probe
+	unpaid   int       // probes in a row that did not pay
 }
 
 // observe takes one reading. room is how many requests the service can answer in time, refusing whether any was refused of
@@ -79,9 +84,14 @@ func (s *saturation) watch(r *reading, room float64) {
 	grown := since >= patience && float64(r.inFlight-s.from) >= math.Max(room, float64(s.from)) &&
 		(float64(r.inFlight) >= unusual*usual || since >= 5*patience)
 	if grown || s.flooded(r) || float64(r.inFlight) > bursting*math.Max(room, usual) {
-		*s = saturation{active: true, room: room, gain: 1, refused: r.now}
-		s.compareFrom(r)
+		s.begin(r)
 	}
+}
+
+// begin makes s active. Its room is for the controller to set.
+func (s *saturation) begin(r *reading) {
+	*s = saturation{active: true, gain: 1, refused: r.now}
+	s.compareFrom(r)
 }
 
 // flooded reports whether requests pile up though as many are answered as ever. Of what turned slow, none are at first.
@@ -104,6 +114,17 @@ func (s *saturation) steer(r *reading, refusing bool) {
 		*s = saturation{}
 		return
 	}
+	draining := float64(r.inFlight) > s.limit()+1
+	switch {
+	case s.filling && r.refused > 0: // what an opened limit takes in at first does not tell whether more inside yields more
+		s.filling, s.settled = false, r.upTo.Add(s.turnover(r))
+	case s.filling && r.now.Sub(s.opened) >= fillMost: // so wide that nothing is refused
+		s.filling, s.step, s.unpaid = false, 0, 0
+	}
+	if draining || s.filling {
+		s.compareFrom(r)
+		return
+	}
 	if r.upTo.Before(s.settled) {
 		s.compareFrom(r)
 		return
@@ -117,16 +138,31 @@ func (s *saturation) steer(r *reading, refusing bool) {
 	switch {
 	case s.step > 1 && rate < s.rate*(1+(s.step-1)*probeWorth):
 		s.gain /= s.step
-		s.step, s.pause = 0, probePause
-		s.settled = r.upTo.Add(r.latency)
+		s.unpaid = min(s.unpaid+1, probeRests)
+		s.step, s.pause = 0, probePause<<(s.unpaid-1)
 	case s.pause > 0:
 		s.pause--
 	default:
+		if s.step > 1 {
+			s.unpaid = 0
+		}
 		s.step = min(max(s.step, 1)*probeStep, probeMost)
 		s.gain *= s.step
-		s.settled = r.upTo.Add(r.latency)
+		s.filling, s.opened = true, r.now
 	}
 	s.rate = rate
+}
+
+// limit returns the greatest number of requests in flight.
+func (s *saturation) limit() float64 { return s.room * s.gain }
+
+// turnover returns how long it takes until all who are inside are others: the mean of those answered says less than that
+// where some wait for long and others do not at all, so by Little's law it is the number inside over their rate.
+func (s *saturation) turnover(r *reading) time.Duration {
+	if r.steady <= 0 {
+		return r.latency
+	}
+	return max(r.latency, time.Duration(float64(r.inFlight)/r.steady*1e9))
 }
 
 func (s *saturation) growFrom(r *reading) { s.grown, s.from, s.gone = r.now, r.inFlight, r.gone }

@@ -121,3 +121,21 @@ func TestAFloodOfAPoolIsSeenWithinMoments(t *testing.T) {
 	slow.run(10*time.Second, 300)
 	require.Zero(t, slow.refused)
 }
+
+// Once the CPU was short and the limit is in force, requests cannot pile up beyond it. That they wait for something else by now
+// shows in that the limit stays full and the CPU has time to spare.
+func TestAPoolThatFillsUpDuringAnOverloadOfTheCPUIsSeen(t *testing.T) {
+	for _, c := range []struct {
+		usage float64
+		want  shedder.Reason
+	}{{0.2, shedder.Saturated}, {0.7, shedder.CoolingDown}} {
+		p := newPool(t, 8, 25*time.Millisecond)
+		p.run(5*time.Second, 160)
+		p.hot()
+		p.run(2*time.Second, 3200)
+		require.Equal(t, shedder.CPUHigh, p.shed.Stats().Reason)
+		p.cpu.usage, p.cpu.smoothed = c.usage, c.usage
+		p.run(900*time.Millisecond, 3200)
+		require.Equal(t, c.want, p.shed.Stats().Reason, "usage %v", c.usage)
+	}
+}

@@ -37,7 +37,7 @@ var asked = map[string]bounds{
 	"ramp": {0.85, 0.6, math.NaN()}, "bursts": {0.55, 1, 0.05}, "steady": {0.95, 0.05, math.NaN()},
 	"steady-70": {0.65, 1, 0}, "steady-90": {0.8, 1, 0.05}, "steady-95": {0.8, 1, 0.1},
 	"bimodal": {0.8, 0.25, 0.05}, "cpu-io": {0.7, 0.3, 0.02}, "slow-dependency": {0.4, 1, 0},
-	"failing-dependency": {0, 0.1, 0}, "pool": {0.6, 0.2, 0.01}, "lock": {0.5, 0.4, 0.05},
+	"failing-dependency": {0, 0.1, 0}, "pool": {0.6, 0.2, 0.01}, "lock": {0.75, 0.4, 0.05},
 	"neighbour": {0.4, 0.2, 1}, "quota-cut": {0.35, 0.2, 1}, "pauses": {0.5, 1, 0.01},
 	"retry-storm": {0.5, 1, 1}, "priorities": {0.9, 0.2, 0.03}, "critical-flood": {0.9, 0.2, 0.02},
 	"noisy-tenant": {0.9, 0.2, 0.02}, "jobs": {0.6, 0.3, 0.02}, "cold-start": {0.6, 1, 1},

@@ -148,6 +148,16 @@ func TestShedderSeesASaturatedPoolBehindAnIdleCPU(t *testing.T) {
 	}
 }
 
+// Where some of the requests hold a lock and the others need none, the others go on: the fewer wait for the lock, the more
+// places they find.
+func TestShedderKeepsALockFromFillingTheService(t *testing.T) {
+	for _, load := range []float64{2, 5, 10} {
+		r := play(t, sim.Lock(load), 1, behindShedder)
+		require.GreaterOrEqual(t, r.Goodput, 0.95, "load %v", load)
+		require.LessOrEqual(t, r.WronglyRefused, 0.001, "load %v", load)
+	}
+}
+
 func TestShedderSurvivesARetryStorm(t *testing.T) {
 	storm := sim.RetryStorm()
 	r := play(t, storm, 1, behindShedder)
