@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"stats":             1,
 	".":                 2,
 	"policytest":        3,
+	"internal/gatetest": 3,
 	"shedder":           3,
 	"breaker":           3,
 	"limiter":           3,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -54,7 +55,7 @@ func TestClientRefusesLocally(t *testing.T) {
 
 func TestClientRefusalWithoutAHint(t *testing.T) {
 	rej := &spillway.Rejection{Policy: "fake", Reason: "full"}
-	c := gatedClient(t, nil, &recorder{refusal: rej})
+	c := gatedClient(t, nil, gatetest.Refusing(rej))
 	err := c.Unary(context.Background(), echoMethod, nil, nil, conn(t), nil)
 	require.Empty(t, status.Convert(err).Details())
 }
@@ -79,7 +80,7 @@ func TestClientOfAnEndedContext(t *testing.T) {
 func TestClientLearnsFromTheStatus(t *testing.T) {
 	var answer error
 	svc := &service{echo: func(context.Context, string) (string, error) { return "", answer }}
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	connection := start(t, true, svc, nil, through(gatedClient(t, nil, p)))
 	var want []spillway.Outcome
 	for code := codes.OK; code <= codes.Unauthenticated; code++ {
@@ -88,8 +89,8 @@ func TestClientLearnsFromTheStatus(t *testing.T) {
 		require.Equal(t, code, status.Code(err))
 		want = append(want, byCode[code])
 	}
-	p.awaitOutcomes(t, want...)
-	require.Equal(t, connection.Target(), p.seen()[0].Key, "the key is the target")
+	awaitOutcomes(t, p, want...)
+	require.Equal(t, connection.Target(), p.Requests()[0].Key, "the key is the target")
 }
 
 func TestClientHandsOnTheWishOfTheServer(t *testing.T) {
@@ -111,10 +112,10 @@ func TestClientHandsOnTheWishOfTheServer(t *testing.T) {
 		{errors.New("plain"), 0},
 		{nil, 0},
 	} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		err := gatedClient(t, nil, p).Unary(context.Background(), echoMethod, nil, nil, conn(t), invoke(func(context.Context) error { return c.err }))
 		require.Equal(t, c.err, err)
-		require.Equal(t, c.want, p.results[0].RetryAfter, "%v", c.err)
+		require.Equal(t, c.want, p.Results()[0].RetryAfter, "%v", c.err)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestClientInAHurry(t *testing.T) {
 		99 * time.Millisecond: spillway.Ignored, 100 * time.Millisecond: spillway.Failure,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			c := gatedClient(t, &grpcgate.ClientOptions{Request: noRequest}, p)
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
@@ -139,13 +140,13 @@ func TestClientInAHurry(t *testing.T) {
 				return status.FromContextError(ctx.Err()).Err()
 			}))
 			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
-			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 		})
 	}
 }
 
 func TestClientPanicsPassThrough(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, nil, p)
 	boom := errors.New("boom")
 	require.PanicsWithValue(t, boom, func() {
@@ -161,7 +162,7 @@ func TestClientPanicsPassThrough(t *testing.T) {
 		_ = c.Unary(context.Background(), echoMethod, nil, nil, connection, invoke(func(context.Context) error { runtime.Goexit(); return nil }))
 	}()
 	<-done
-	p.awaitOutcomes(t, spillway.Failure, spillway.Failure, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Failure, spillway.Failure, spillway.Failure)
 }
 
 func streamer(f func() (grpc.ClientStream, error)) grpc.Streamer {

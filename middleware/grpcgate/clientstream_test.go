@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -23,29 +24,29 @@ func clientMode(mode grpcgate.StreamMode) *grpcgate.ClientOptions {
 
 func TestClientStreamLeavesTheGateWithTheFirstAnswer(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		c := gatedClient(t, nil, p)
 		conn := start(t, tcp, &service{}, nil, through(c))
 		stream, err := openStream(context.Background(), conn, chatMethod)
 		require.NoError(t, err)
 		require.NoError(t, send(stream, "a"))
-		require.Equal(t, 1, p.inFlight(), "the server has shown no sign of life")
+		require.Equal(t, 1, p.InFlight(), "the server has shown no sign of life")
 		answer, err := receive(stream)
 		require.NoError(t, err)
 		require.Equal(t, "a", answer)
-		p.awaitOutcomes(t, spillway.Success)
+		awaitOutcomes(t, p, spillway.Success)
 		require.Equal(t, grpcgate.ClientStats{Streams: 1}, c.Stats())
 		say(t, stream, "b")
 		require.NoError(t, stream.CloseSend())
 		_, err = receive(stream)
 		require.ErrorIs(t, err, io.EOF)
-		p.awaitOutcomes(t, spillway.Success)
+		awaitOutcomes(t, p, spillway.Success)
 		require.Equal(t, grpcgate.ClientStats{}, c.Stats())
 	})
 }
 
 func TestClientStreamLeavesTheGateWithTheHeader(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, nil, p)
 	conn := start(t, false, &service{down: func(text string, s grpc.ServerStream) error {
 		if text == "no header" {
@@ -63,7 +64,7 @@ func TestClientStreamLeavesTheGateWithTheHeader(t *testing.T) {
 	require.NoError(t, send(stream, "a"))
 	_, err = stream.Header()
 	require.NoError(t, err)
-	p.awaitOutcomes(t, spillway.Success)
+	awaitOutcomes(t, p, spillway.Success)
 	require.Equal(t, int64(1), c.Stats().Streams)
 	cancel()
 	require.Eventually(t, func() bool { return c.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
@@ -72,7 +73,7 @@ func TestClientStreamLeavesTheGateWithTheHeader(t *testing.T) {
 	_, _ = stream.Header()
 	_, err = receive(stream)
 	require.Equal(t, codes.Unavailable, status.Code(err))
-	p.awaitOutcomes(t, spillway.Success, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Success, spillway.Failure)
 }
 
 func TestClientStreamGivesBack(t *testing.T) {
@@ -109,16 +110,16 @@ func TestClientStreamGivesBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, tcp bool) {
-				p := &recorder{}
+				p := &gatetest.Recorder{}
 				client := gatedClient(t, clientMode(grpcgate.WholeStream), p)
 				conn := start(t, tcp, c.svc, nil, through(client))
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				stream, err := openStream(ctx, conn, chatMethod)
 				require.NoError(t, err)
-				require.Equal(t, 1, p.inFlight())
+				require.Equal(t, 1, p.InFlight())
 				c.end(t, stream, cancel)
-				p.awaitOutcomes(t, c.want)
+				awaitOutcomes(t, p, c.want)
 				require.Zero(t, client.Stats())
 			})
 		})
@@ -126,27 +127,27 @@ func TestClientStreamGivesBack(t *testing.T) {
 }
 
 func TestClientStreamWithOneAnswerEndsWithIt(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	conn := start(t, false, &service{}, nil, through(gatedClient(t, clientMode(grpcgate.WholeStream), p)))
 	stream := opened(t, conn, upMethod, "a")
 	answer, err := receive(stream)
 	require.NoError(t, err)
 	require.Equal(t, "a", answer)
-	p.awaitOutcomes(t, spillway.Success)
+	awaitOutcomes(t, p, spillway.Success)
 }
 
 func TestClientStreamThatCannotBeOpened(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, nil, p)
 	broken := status.Error(codes.Unavailable, "no connection")
 	_, err := c.Stream(context.Background(), &grpc.StreamDesc{}, conn(t), chatMethod,
 		streamer(func() (grpc.ClientStream, error) { return nil, broken }))
 	require.Equal(t, broken, err)
-	p.awaitOutcomes(t, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Failure)
 }
 
 func TestClientStreamsHaveALimitOfTheirOwn(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, &grpcgate.ClientOptions{MaxStreams: 1}, p)
 	conn := start(t, false, &service{}, nil, through(c))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -157,16 +158,16 @@ func TestClientStreamsHaveALimitOfTheirOwn(t *testing.T) {
 	require.NoError(t, err)
 	say(t, first, "a")
 	say(t, second, "b")
-	require.Equal(t, 1, p.inFlight(), "one for which there is no room stays in flight")
+	require.Equal(t, 1, p.InFlight(), "one for which there is no room stays in flight")
 	_, err = openStream(ctx, conn, chatMethod)
 	require.ErrorIs(t, err, spillway.ErrRejected)
 	require.Equal(t, grpcgate.ClientStats{Streams: 1, StreamsRefused: 1}, c.Stats())
 	cancel()
-	require.Eventually(t, func() bool { return p.inFlight() == 0 && c.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.InFlight() == 0 && c.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func TestClientPerMessage(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, clientMode(grpcgate.PerMessage), p)
 	conn := start(t, false, &service{}, nil, through(c))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -175,19 +176,19 @@ func TestClientPerMessage(t *testing.T) {
 	require.NoError(t, err)
 	i, s := spillway.Ignored, spillway.Success
 	say(t, stream, "a") // the permit of the stream goes when that of the message comes
-	p.awaitOutcomes(t, i, s)
+	awaitOutcomes(t, p, i, s)
 	say(t, stream, "b")
-	p.awaitOutcomes(t, i, s, s)
+	awaitOutcomes(t, p, i, s, s)
 	require.Equal(t, int64(1), c.Stats().Streams)
 
-	p.refuse(errFull)
+	p.Refuse(errFull)
 	require.ErrorIs(t, send(stream, "c"), spillway.ErrRejected)
-	p.refuse(nil)
+	p.Refuse(nil)
 	say(t, stream, "the stream goes on")
 	require.NoError(t, send(stream, "unanswered"))
-	require.Equal(t, 1, p.inFlight())
+	require.Equal(t, 1, p.InFlight())
 	cancel()
-	p.awaitOutcomes(t, i, s, s, s, i)
+	awaitOutcomes(t, p, i, s, s, s, i)
 	require.Zero(t, c.Stats().Streams)
 }
 
@@ -197,7 +198,7 @@ type fakeStream struct{ grpc.ClientStream }
 func (fakeStream) RecvMsg(any) error { return nil }
 
 func TestForgottenClientStream(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	c := gatedClient(t, clientMode(grpcgate.WholeStream), p)
 	connection := conn(t)
 	func() {
@@ -205,13 +206,13 @@ func TestForgottenClientStream(t *testing.T) {
 			streamer(func() (grpc.ClientStream, error) { return fakeStream{}, nil }))
 		require.NoError(t, err)
 		require.NoError(t, stream.RecvMsg(nil))
-		require.Equal(t, 1, p.inFlight())
+		require.Equal(t, 1, p.InFlight())
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return c.Stats().Leaked == 1
 	}, 10*time.Second, time.Millisecond)
-	p.awaitOutcomes(t, spillway.Ignored)
+	awaitOutcomes(t, p, spillway.Ignored)
 }
 
 // The service config of a client retries a stream that was refused, although the gate watches it.
@@ -219,7 +220,7 @@ func TestClientStreamIsStillRetried(t *testing.T) {
 	const config = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
 	tries := 0
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	svc := &service{down: func(text string, stream grpc.ServerStream) error {
 		if tries++; tries < 3 {
 			return status.Error(codes.ResourceExhausted, "once more")
@@ -229,5 +230,5 @@ func TestClientStreamIsStillRetried(t *testing.T) {
 	conn := start(t, false, svc, nil, append(through(gatedClient(t, nil, p)), grpc.WithDefaultServiceConfig(config)))
 	require.Equal(t, []string{"a"}, readAll(t, conn, downMethod, "a"))
 	require.Equal(t, 3, tries)
-	p.awaitOutcomes(t, spillway.Success)
+	awaitOutcomes(t, p, spillway.Success)
 }

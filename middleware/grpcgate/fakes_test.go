@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,68 +14,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
-// A recorder is a Policy that admits everything, or refuses everything with a given Rejection, and remembers what it saw.
-type recorder struct {
-	mu       sync.Mutex
-	refusal  *spillway.Rejection
-	requests []spillway.Request
-	results  []spillway.Result
-}
-
-func (p *recorder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.refusal != nil {
-		return 0, p.refusal
-	}
-	p.requests = append(p.requests, r)
-	return 0, nil
-}
-
-func (p *recorder) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.results = append(p.results, res)
-}
-
-// refuse makes p refuse with rej from now on, or admit if rej is nil.
-func (p *recorder) refuse(rej *spillway.Rejection) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refusal = rej
-}
-
-func (p *recorder) inFlight() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.requests) - len(p.results)
-}
-
-func (p *recorder) seen() []spillway.Request {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]spillway.Request(nil), p.requests...)
-}
-
-func (p *recorder) outcomes() (out []spillway.Outcome) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, res := range p.results {
-		out = append(out, res.Outcome)
-	}
-	return out
-}
-
 // awaitOutcomes waits until p has seen calls end with these outcomes: a server ends a call before or after its client
 // hears of it.
-func (p *recorder) awaitOutcomes(t *testing.T, want ...spillway.Outcome) {
+func awaitOutcomes(t *testing.T, p *gatetest.Recorder, want ...spillway.Outcome) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(p.outcomes()) >= len(want) }, 10*time.Second, time.Millisecond)
-	require.Equal(t, want, p.outcomes())
-	require.Zero(t, p.inFlight())
+	require.Eventually(t, func() bool { return len(p.Outcomes()) >= len(want) }, 10*time.Second, time.Millisecond)
+	require.Equal(t, want, p.Outcomes())
+	require.Zero(t, p.InFlight())
 }
 
 var (

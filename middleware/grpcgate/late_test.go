@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -61,7 +62,7 @@ func taught(t *testing.T, o *grpcgate.Options, p spillway.Policy) *method {
 
 func TestWhatCannotFinishIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		m := taught(t, nil, p)
 		began := time.Now()
 		err := m.call(49 * time.Millisecond) // the first is a probe
@@ -83,7 +84,7 @@ func TestWhatCannotFinishIsRefusedAtOnce(t *testing.T) {
 		require.NoError(t, m.call(0))
 		(&method{s: m.s, name: "/test.Test/Other"}).call(time.Millisecond)
 		require.Equal(t, int64(1), m.s.Stats().TooLate, "each method has a latency of its own")
-		require.Zero(t, p.inFlight())
+		require.Zero(t, p.InFlight())
 	})
 }
 
@@ -157,11 +158,11 @@ func TestTapRefusesWhatIsTooLateAndLetsProbesThrough(t *testing.T) {
 }
 
 func TestTapOfAContextThatHasEnded(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, nil, p)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := s.Tap(ctx, &tap.Info{FullMethodName: echoMethod})
 	require.NoError(t, err, "gRPC answers it itself")
-	require.Empty(t, p.seen())
+	require.Empty(t, p.Requests())
 }

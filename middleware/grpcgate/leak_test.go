@@ -15,36 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
-
-// A slots admits limit requests at once.
-type slots struct {
-	mu          sync.Mutex
-	limit, used int
-}
-
-func (s *slots) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used >= s.limit {
-		return 0, errFull
-	}
-	s.used++
-	return 0, nil
-}
-
-func (s *slots) Done(spillway.Request, spillway.Ticket, spillway.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used--
-}
-
-func (s *slots) inFlight() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.used
-}
 
 // misbehave does what text, a number, says: it answers, waits, fails, panics or exits the goroutine.
 func misbehave(ctx context.Context, text string) error {
@@ -131,7 +104,8 @@ func TestNothingIsInFlightAtTheEnd(t *testing.T) {
 		grpcgate.DetachStream: "detach", grpcgate.PerMessage: "per message", grpcgate.WholeStream: "whole",
 	} {
 		t.Run(name, func(t *testing.T) {
-			serverSide, clientSide := &slots{limit: workers / 2}, &slots{limit: workers - 1}
+			serverSide := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: workers / 2}))
+			clientSide := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: workers - 1}))
 			s := gated(t, &grpcgate.Options{Stream: always(mode), MaxStreams: workers / 2}, serverSide)
 			c := gatedClient(t, &grpcgate.ClientOptions{Stream: always(mode), MaxStreams: workers / 2}, clientSide)
 			conn := start(t, mode == grpcgate.WholeStream, misbehaving(), []grpc.ServerOption{
@@ -149,7 +123,8 @@ func TestNothingIsInFlightAtTheEnd(t *testing.T) {
 			}
 			wg.Wait()
 			require.Eventually(t, func() bool {
-				return serverSide.inFlight() == 0 && clientSide.inFlight() == 0 && s.Stats().Streams == 0 && c.Stats().Streams == 0
+				return serverSide.Stats().InFlight == 0 && clientSide.Stats().InFlight == 0 &&
+					s.Stats().Streams == 0 && c.Stats().Streams == 0
 			}, 20*time.Second, time.Millisecond)
 			require.Zero(t, c.Stats().Leaked)
 		})

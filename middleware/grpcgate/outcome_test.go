@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -66,7 +67,7 @@ func TestDefaultOutcomeOfOtherErrors(t *testing.T) {
 // serverOutcome is what a policy learns of a call that had timeout, or none if that is 0.
 func serverOutcome(t *testing.T, o *grpcgate.Options, timeout time.Duration, handler func(ctx context.Context, cancel func()) error) spillway.Outcome {
 	t.Helper()
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, o, p)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -77,9 +78,9 @@ func serverOutcome(t *testing.T, o *grpcgate.Options, timeout time.Duration, han
 	_, _ = s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: echoMethod}, func(ctx context.Context, _ any) (any, error) {
 		return nil, handler(ctx, cancel)
 	})
-	require.Len(t, p.outcomes(), 1)
-	require.Zero(t, p.inFlight())
-	return p.outcomes()[0]
+	require.Len(t, p.Outcomes(), 1)
+	require.Zero(t, p.InFlight())
+	return p.Outcomes()[0]
 }
 
 func TestServerOutcomes(t *testing.T) {
@@ -125,7 +126,7 @@ func TestServerOutcomes(t *testing.T) {
 // The timers of a real client and server race for whose deadline strikes first.
 func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		conn := start(t, tcp, &service{echo: func(ctx context.Context, text string) (string, error) {
 			if text == "" {
 				return "", nil
@@ -141,16 +142,16 @@ func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
 			cancel()
 			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		}
-		require.Eventually(t, func() bool { return len(p.outcomes()) == 4 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(p.Outcomes()) == 4 }, 10*time.Second, time.Millisecond)
 		// On a machine that is late, the server may hear of the client's timer well before its own would go off.
-		require.Contains(t, p.outcomes()[1:], spillway.Failure)
-		require.Subset(t, []spillway.Outcome{spillway.Failure, spillway.Ignored}, p.outcomes()[1:])
+		require.Contains(t, p.Outcomes()[1:], spillway.Failure)
+		require.Subset(t, []spillway.Outcome{spillway.Failure, spillway.Ignored}, p.Outcomes()[1:])
 
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		_, err = echo(ctx, conn, "wait")
 		require.Equal(t, codes.Canceled, status.Code(err))
-		require.Eventually(t, func() bool { return len(p.outcomes()) == 5 }, 10*time.Second, time.Millisecond)
-		require.Equal(t, spillway.Ignored, p.outcomes()[4])
+		require.Eventually(t, func() bool { return len(p.Outcomes()) == 5 }, 10*time.Second, time.Millisecond)
+		require.Equal(t, spillway.Ignored, p.Outcomes()[4])
 	})
 }

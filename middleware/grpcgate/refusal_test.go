@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -64,7 +65,7 @@ func TestRefusedUnary(t *testing.T) {
 			{errOverQuota, 0, codes.ResourceExhausted, "quota exceeded"},
 			{errOverQuota, codes.Unavailable, codes.ResourceExhausted, "quota exceeded"},
 		} {
-			s := gated(t, &grpcgate.Options{Code: c.code}, &recorder{refusal: c.rej})
+			s := gated(t, &grpcgate.Options{Code: c.code}, gatetest.Refusing(c.rej))
 			conn := start(t, tcp, unreachable(t), behind(s), nil)
 			var trailer metadata.MD
 			_, err := echo(context.Background(), conn, "hello", grpc.Trailer(&trailer))
@@ -98,7 +99,7 @@ func TestTapRefusesAsTheInterceptorDoes(t *testing.T) {
 
 // What a refused call returns to the interceptors outside of the gate.
 func TestRefusalIsAStatusAndARejection(t *testing.T) {
-	p := &recorder{refusal: errFull}
+	p := gatetest.Refusing(errFull)
 	s := gated(t, nil, p)
 	_, err := s.Unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: echoMethod}, nil)
 	require.ErrorIs(t, err, spillway.ErrRejected)
@@ -139,7 +140,7 @@ func TestRetryPolicyWaitsThePushback(t *testing.T) {
 	const config = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{refusal: errFull}
+		p := gatetest.Refusing(errFull)
 		s := gated(t, nil, p)
 		var mu sync.Mutex
 		var came []time.Time
@@ -148,7 +149,7 @@ func TestRetryPolicyWaitsThePushback(t *testing.T) {
 			came = append(came, time.Now())
 			mu.Unlock()
 			resp, err := handler(ctx, req)
-			p.refuse(nil)
+			p.Refuse(nil)
 			return resp, err
 		}
 		conn := start(t, tcp, &service{}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(watch, s.Unary)},
@@ -160,7 +161,7 @@ func TestRetryPolicyWaitsThePushback(t *testing.T) {
 		defer mu.Unlock()
 		require.Len(t, came, 2)
 		require.GreaterOrEqual(t, came[1].Sub(came[0]), errFull.RetryAfter)
-		p.awaitOutcomes(t, spillway.Success)
+		awaitOutcomes(t, p, spillway.Success)
 	})
 }
 

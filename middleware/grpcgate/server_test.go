@@ -19,23 +19,24 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
 func TestAdmittedCallRunsAsWithoutTheGate(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		s := gated(t, nil, p)
 		conn := start(t, tcp, &service{}, append(behind(s), grpc.InTapHandle(s.Tap)), nil)
 		answer, err := echo(context.Background(), conn, "hello")
 		require.NoError(t, err)
 		require.Equal(t, "hello", answer)
-		p.awaitOutcomes(t, spillway.Refused, spillway.Success) // the tap has looked, and given back
+		awaitOutcomes(t, p, spillway.Refused, spillway.Success) // the tap has looked, and given back
 	})
 }
 
 func TestTheConstructorsOfOneInterceptor(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	gate := spillway.New(p)
 	conn := start(t, false, &service{}, []grpc.ServerOption{
 		grpc.UnaryInterceptor(grpcgate.UnaryServer(gate, nil)), grpc.StreamInterceptor(grpcgate.StreamServer(gate, nil)),
@@ -43,7 +44,7 @@ func TestTheConstructorsOfOneInterceptor(t *testing.T) {
 	_, err := echo(context.Background(), conn, "hello")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "a", "a"}, readAll(t, conn, downMethod, "a"))
-	p.awaitOutcomes(t, spillway.Success, spillway.Ignored)
+	awaitOutcomes(t, p, spillway.Success, spillway.Ignored)
 }
 
 func TestHealthIsExempt(t *testing.T) {
@@ -83,18 +84,18 @@ func TestDefaultExempt(t *testing.T) {
 
 func TestWhatIsTrusted(t *testing.T) {
 	secret := metadata.AppendToOutgoingContext(context.Background(), "tenant", "acme", "priority", "critical", "key", "k", "cost", "0")
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, nil, p)
 	conn := start(t, false, &service{}, append(behind(s), grpc.InTapHandle(s.Tap)), nil)
 	_, err := echo(secret, conn, "hello")
 	require.NoError(t, err)
-	for _, r := range p.seen() {
+	for _, r := range p.Requests() {
 		r.Arrived = time.Time{}
 		require.Equal(t, spillway.Request{}, r, "nothing in the metadata counts unless it is named")
 	}
-	require.Len(t, p.seen(), 2)
+	require.Len(t, p.Requests(), 2)
 
-	p = &recorder{}
+	p = &gatetest.Recorder{}
 	s = gated(t, &grpcgate.Options{Call: func(ctx context.Context, method string) grpcgate.Call {
 		from, ok := peer.FromContext(ctx)
 		assert.True(t, ok)
@@ -107,15 +108,15 @@ func TestWhatIsTrusted(t *testing.T) {
 	conn = start(t, true, &service{}, append(behind(s), grpc.InTapHandle(s.Tap)), nil)
 	_, err = echo(secret, conn, "hello")
 	require.NoError(t, err)
-	require.Len(t, p.seen(), 2)
-	for _, r := range p.seen() {
+	require.Len(t, p.Requests(), 2)
+	for _, r := range p.Requests() {
 		r.Arrived = time.Time{}
 		require.Equal(t, spillway.Request{Key: "acme", Priority: spillway.Critical, Cost: 3}, r)
 	}
 }
 
 func TestCallWhoseClientIsGoneIsNotStarted(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, nil, p)
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -129,7 +130,7 @@ func TestCallWhoseClientIsGoneIsNotStarted(t *testing.T) {
 		require.Equal(t, want, status.Code(err))
 		require.NotErrorIs(t, err, spillway.ErrRejected)
 	}
-	require.Empty(t, p.seen())
+	require.Empty(t, p.Requests())
 	require.Zero(t, s.Stats().TooLate, "the gate has counted them")
 }
 
@@ -159,7 +160,7 @@ func TestPanicWithARecoveryOnEitherSide(t *testing.T) {
 	}
 	for _, mode := range []grpcgate.StreamMode{grpcgate.WholeStream, grpcgate.PerMessage, grpcgate.DetachStream} {
 		for _, outside := range []bool{true, false} {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			s := gated(t, &grpcgate.Options{Stream: func(string) grpcgate.StreamMode { return mode }}, p)
 			o := []grpc.ServerOption{
 				grpc.ChainUnaryInterceptor(s.Unary, recovering), grpc.ChainStreamInterceptor(s.Stream, recoveringStream),
@@ -180,14 +181,14 @@ func TestPanicWithARecoveryOnEitherSide(t *testing.T) {
 				grpcgate.PerMessage:   {spillway.Failure, spillway.Ignored, spillway.Failure},
 				grpcgate.DetachStream: {spillway.Failure, spillway.Ignored},
 			}
-			p.awaitOutcomes(t, want[mode]...)
+			awaitOutcomes(t, p, want[mode]...)
 			require.Zero(t, s.Stats().Streams)
 		}
 	}
 }
 
 func TestPanicPassesThroughUntouched(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, nil, p)
 	boom := errors.New("boom")
 	info := &grpc.UnaryServerInfo{FullMethod: echoMethod}
@@ -204,20 +205,20 @@ func TestPanicPassesThroughUntouched(t *testing.T) {
 		_, _ = s.Unary(context.Background(), nil, info, func(context.Context, any) (any, error) { runtime.Goexit(); return nil, nil })
 	}()
 	<-done
-	p.awaitOutcomes(t, spillway.Failure, spillway.Ignored, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Failure, spillway.Ignored, spillway.Failure)
 }
 
 // A call whose deadline strikes between the tap and the handler holds nothing.
 func TestDeadlineBetweenTapAndHandler(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		s := gated(t, nil, p)
 		var ran atomic.Int64
 		svc := &service{echo: func(_ context.Context, text string) (string, error) { ran.Add(1); return text, nil }}
 		conn := start(t, tcp, svc, append(behind(s), grpc.InTapHandle(s.Tap)), nil)
 		_, err := echo(context.Background(), conn, "the connection is there")
 		require.NoError(t, err)
-		p.awaitOutcomes(t, spillway.Refused, spillway.Success)
+		awaitOutcomes(t, p, spillway.Refused, spillway.Success)
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
 		// The header of a unary call whose message never comes.
@@ -225,7 +226,7 @@ func TestDeadlineBetweenTapAndHandler(t *testing.T) {
 		require.NoError(t, err)
 		_, err = receive(stream)
 		require.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		p.awaitOutcomes(t, spillway.Refused, spillway.Success, spillway.Refused)
+		awaitOutcomes(t, p, spillway.Refused, spillway.Success, spillway.Refused)
 		require.Equal(t, int64(1), ran.Load())
 	})
 }

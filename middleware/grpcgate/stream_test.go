@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -64,14 +65,14 @@ func say(t testing.TB, stream grpc.ClientStream, text string) {
 
 func TestOpenStreamHasLeftTheGate(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		s := gated(t, nil, p)
 		conn := start(t, tcp, &service{}, behind(s), nil)
 		stream := openChat(context.Background(), t, conn)
-		p.awaitOutcomes(t, spillway.Ignored)
+		awaitOutcomes(t, p, spillway.Ignored)
 		require.Equal(t, int64(1), s.Stats().Streams)
 
-		p.refuse(errFull)
+		p.Refuse(errFull)
 		say(t, stream, "messages flow after the limit has dropped")
 		_, err := receive(opened(t, conn, downMethod, "a"))
 		require.Equal(t, codes.ResourceExhausted, status.Code(err), "while a new stream is refused")
@@ -80,7 +81,7 @@ func TestOpenStreamHasLeftTheGate(t *testing.T) {
 		_, err = receive(stream)
 		require.ErrorIs(t, err, io.EOF)
 		require.Eventually(t, func() bool { return s.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
-		p.awaitOutcomes(t, spillway.Ignored)
+		awaitOutcomes(t, p, spillway.Ignored)
 	})
 }
 
@@ -103,7 +104,7 @@ func TestOpenStreamsHaveALimitOfTheirOwn(t *testing.T) {
 }
 
 func TestWholeStream(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.WholeStream), MaxStreams: 1}, p)
 	fail := status.Error(codes.Internal, "oops")
 	conn := start(t, false, &service{down: func(text string, _ grpc.ServerStream) error {
@@ -115,42 +116,42 @@ func TestWholeStream(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stream := openChat(context.Background(), t, conn)
 	openChat(ctx, t, conn)
-	require.Equal(t, 2, p.inFlight(), "they hold their permits, and no slot")
+	require.Equal(t, 2, p.InFlight(), "they hold their permits, and no slot")
 	require.Zero(t, s.Stats().Streams)
 	require.NoError(t, stream.CloseSend())
 	_, err := receive(stream)
 	require.ErrorIs(t, err, io.EOF)
-	require.Eventually(t, func() bool { return p.inFlight() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.InFlight() == 1 }, 10*time.Second, time.Millisecond)
 	cancel()
-	p.awaitOutcomes(t, spillway.Success, spillway.Ignored)
+	awaitOutcomes(t, p, spillway.Success, spillway.Ignored)
 	require.Empty(t, readAll(t, conn, downMethod, "a"))
 	_, err = receive(opened(t, conn, downMethod, "fail"))
 	require.Equal(t, codes.Internal, status.Code(err))
-	p.awaitOutcomes(t, spillway.Success, spillway.Ignored, spillway.Success, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Success, spillway.Ignored, spillway.Success, spillway.Failure)
 }
 
 func TestPerMessage(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.PerMessage)}, p)
 	conn := start(t, false, &service{}, behind(s), nil)
 	stream := openChat(context.Background(), t, conn)
-	require.Eventually(t, func() bool { return p.inFlight() == 0 }, 10*time.Second, time.Millisecond, "it waits for a message")
+	require.Eventually(t, func() bool { return p.InFlight() == 0 }, 10*time.Second, time.Millisecond, "it waits for a message")
 	say(t, stream, "second")
-	p.awaitOutcomes(t, spillway.Ignored, spillway.Success, spillway.Success)
+	awaitOutcomes(t, p, spillway.Ignored, spillway.Success, spillway.Success)
 	require.Equal(t, int64(1), s.Stats().Streams)
 
-	p.refuse(errFull)
+	p.Refuse(errFull)
 	require.NoError(t, send(stream, "third"))
 	_, err := receive(stream)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.Equal(t, retryInfo(t, err), pushback(t, stream.Trailer()))
-	p.awaitOutcomes(t, spillway.Ignored, spillway.Success, spillway.Success)
+	awaitOutcomes(t, p, spillway.Ignored, spillway.Success, spillway.Success)
 	require.Eventually(t, func() bool { return s.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // The last message goes as the handler does.
 func TestPerMessageEndsWithTheHandler(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.PerMessage)}, p)
 	conn := start(t, false, &service{up: func(stream grpc.ServerStream) error {
 		for range 2 {
@@ -166,7 +167,7 @@ func TestPerMessageEndsWithTheHandler(t *testing.T) {
 	require.NoError(t, send(stream, "b"))
 	_, err = receive(stream)
 	require.Equal(t, codes.Unknown, status.Code(err))
-	p.awaitOutcomes(t, spillway.Ignored, spillway.Success, spillway.Failure)
+	awaitOutcomes(t, p, spillway.Ignored, spillway.Success, spillway.Failure)
 }
 
 // lingering is a stream whose message comes when the handler has returned.
@@ -180,7 +181,7 @@ func (s *lingering) Context() context.Context { return s.ctx }
 func (s *lingering) RecvMsg(any) error        { <-s.release; return nil }
 
 func TestPerMessageThatNobodyHandles(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.PerMessage)}, p)
 	ss := &lingering{ctx: context.Background(), release: make(chan struct{})}
 	received := make(chan error)
@@ -190,5 +191,5 @@ func TestPerMessageThatNobodyHandles(t *testing.T) {
 	}))
 	close(ss.release)
 	require.NoError(t, <-received)
-	p.awaitOutcomes(t, spillway.Ignored, spillway.Ignored)
+	awaitOutcomes(t, p, spillway.Ignored, spillway.Ignored)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -139,7 +140,7 @@ func FuzzTimeoutHeader(f *testing.F) {
 
 func TestRefusesAtOnceWhatCannotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		next := &slowly{takes: 100 * ms}
 		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}}, p)
 		h := m.Handler(next)
@@ -155,7 +156,7 @@ func TestRefusesAtOnceWhatCannotFinish(t *testing.T) {
 		require.NotEmpty(t, w.Header().Get("Retry-After"))
 		require.Zero(t, time.Since(began))
 		require.EqualValues(t, 20, next.ran.Load())
-		require.Len(t, p.requests, 20, "no policy heard of it")
+		require.Len(t, p.Requests(), 20, "no policy heard of it")
 		require.Equal(t, int64(1), m.Stats().TooLate)
 
 		require.Equal(t, http.StatusOK, within(t, h, 101*ms))
@@ -208,12 +209,12 @@ func TestTheEarlierDeadlineCounts(t *testing.T) {
 // make every policy believe that the service fails.
 func TestTimeoutOfTheClientEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
 			Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
 		}}, p).Handler(&slowly{takes: 100 * ms})
 		require.Equal(t, http.StatusOK, saying(h, "X-Request-Timeout", "0.001"))
-		require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+		require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 	})
 }
 
@@ -304,14 +305,14 @@ func TestNeverStartsWhatHasEnded(t *testing.T) {
 	defer cancel()
 	for _, o := range []*httpgate.Options{nil, {Deadline: &httpgate.Deadline{Route: oneRoute}}} {
 		for ctx, want := range map[context.Context]int{gone: 499, late: http.StatusServiceUnavailable} {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			gate := spillway.New(p)
 			m, err := httpgate.New(gate, o)
 			require.NoError(t, err)
 			w := httptest.NewRecorder()
 			m.Handler(unreachable(t)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			require.Equal(t, want, w.Code)
-			require.Empty(t, p.requests)
+			require.Empty(t, p.Requests())
 			require.Equal(t, int64(1), gate.Stats().Cancelled)
 			require.Zero(t, m.Stats().TooLate, "it is the context that has ended")
 		}

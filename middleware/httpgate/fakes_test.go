@@ -6,54 +6,15 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
-
-// A recorder is a Policy that admits everything, or refuses everything with a given Rejection, and remembers what it saw.
-type recorder struct {
-	mu       sync.Mutex
-	refusal  *spillway.Rejection
-	requests []spillway.Request
-	results  []spillway.Result
-}
-
-func (p *recorder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.refusal != nil {
-		return 0, p.refusal
-	}
-	p.requests = append(p.requests, r)
-	return 0, nil
-}
-
-func (p *recorder) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.results = append(p.results, res)
-}
-
-func (p *recorder) inFlight() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.requests) - len(p.results)
-}
-
-func (p *recorder) outcomes() (out []spillway.Outcome) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, res := range p.results {
-		out = append(out, res.Outcome)
-	}
-	return out
-}
 
 var (
 	errFull      = &spillway.Rejection{Policy: "fake", Reason: "full"}
@@ -95,10 +56,10 @@ func serve(h http.Handler, path string) *http.Response {
 // served returns the outcome that a Policy learns of a request that handler served.
 func served(t *testing.T, handler http.HandlerFunc) spillway.Outcome {
 	t.Helper()
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	serve(middleware(t, nil, p).Handler(handler), "/")
-	require.Len(t, p.outcomes(), 1)
-	return p.outcomes()[0]
+	require.Len(t, p.Outcomes(), 1)
+	return p.Outcomes()[0]
 }
 
 func answer(status int) http.HandlerFunc {

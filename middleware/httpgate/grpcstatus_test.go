@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -36,7 +37,7 @@ func TestOutcomeOfGRPC(t *testing.T) {
 // outcomeOf returns the outcome of a request that is answered with 200 and a header.
 func outcomeOf(t *testing.T, method, contentType, header, value string) spillway.Outcome {
 	t.Helper()
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.Header()[header] = []string{value}
@@ -46,8 +47,8 @@ func outcomeOf(t *testing.T, method, contentType, header, value string) spillway
 		r.Header.Set("Content-Type", contentType)
 	}
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	require.Len(t, p.outcomes(), 1)
-	return p.outcomes()[0]
+	require.Len(t, p.Outcomes(), 1)
+	return p.Outcomes()[0]
 }
 
 func TestStatusOfGRPCReachesOutcome(t *testing.T) {

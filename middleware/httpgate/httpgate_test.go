@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -35,11 +36,11 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 
 func TestNilAndZeroOptionsAreTheDefaults(t *testing.T) {
 	for _, o := range []*httpgate.Options{nil, {}} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		m := middleware(t, o, p)
 		require.Equal(t, http.StatusTeapot, serve(m.Handler(answer(http.StatusTeapot)), "/").StatusCode)
 		require.Equal(t, http.StatusOK, serve(m.Handler(answer(http.StatusOK)), "/livez").StatusCode)
-		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 		require.Equal(t, int64(1), m.Stats().Exempt)
 	}
 }
@@ -75,16 +76,17 @@ func TestExemptRequestGetsTheWriterOfTheServer(t *testing.T) {
 }
 
 func TestRequestTellsThePolicies(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{Request: func(r *http.Request) spillway.Request {
 		return spillway.Request{Key: r.Header.Get("Tenant"), Priority: spillway.Critical, Cost: 3}
 	}}, p)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Tenant", "acme")
 	m.Handler(answer(200)).ServeHTTP(httptest.NewRecorder(), r)
-	require.Len(t, p.requests, 1)
-	p.requests[0].Arrived = time.Time{}
-	require.Equal(t, spillway.Request{Key: "acme", Priority: spillway.Critical, Cost: 3}, p.requests[0])
+	require.Len(t, p.Requests(), 1)
+	got := p.Requests()[0]
+	got.Arrived = time.Time{}
+	require.Equal(t, spillway.Request{Key: "acme", Priority: spillway.Critical, Cost: 3}, got)
 }
 
 func TestDefaultOutcome(t *testing.T) {
@@ -130,7 +132,7 @@ func TestOutcomeReachesThePoliciesFromTheStatus(t *testing.T) {
 }
 
 func TestOutcomeOptionDecides(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	var statuses []int
 	m := middleware(t, &httpgate.Options{Outcome: func(r *http.Request, status int) spillway.Outcome {
 		statuses = append(statuses, status)
@@ -143,13 +145,13 @@ func TestOutcomeOptionDecides(t *testing.T) {
 	serve(m.Handler(answer(http.StatusNotFound)), "/")
 	serve(m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), "/")
 	require.Equal(t, []int{404, 404, 200}, statuses)
-	require.Equal(t, []spillway.Outcome{spillway.Success, spillway.Ignored, spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success, spillway.Ignored, spillway.Success}, p.Outcomes())
 }
 
 func TestPanicPassesThroughUntouchedAndGivesBackOnce(t *testing.T) {
 	for name, value := range map[string]any{"abort": http.ErrAbortHandler, "error": errors.New("boom"), "string": "boom"} {
 		t.Run(name, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			h := middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusOK)
 				panic(value)
@@ -162,25 +164,25 @@ func TestPanicPassesThroughUntouchedAndGivesBackOnce(t *testing.T) {
 				}()
 				serve(h, "/")
 			}()
-			require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
-			require.Zero(t, p.inFlight())
+			require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
+			require.Zero(t, p.InFlight())
 		})
 	}
 }
 
 func TestAbortedHandlerLooksTheSameToTheClient(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	for url, client := range bothProtocols(t, h) {
 		_, err := client.Get(url)
 		require.Error(t, err)
 	}
-	require.Subset(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
-	require.Zero(t, p.inFlight())
+	require.Subset(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
+	require.Zero(t, p.InFlight())
 }
 
 func TestPanicAfterTheClientLeftIsIgnored(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	ctx, cancel := context.WithCancel(t.Context())
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		cancel()
@@ -189,28 +191,28 @@ func TestPanicAfterTheClientLeftIsIgnored(t *testing.T) {
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	})
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 }
 
 func TestPanicInOutcomeGivesBack(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{Outcome: func(*http.Request, int) spillway.Outcome { panic("boom") }}, p)
 	require.PanicsWithValue(t, "boom", func() { serve(m.Handler(answer(200)), "/") })
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }
 
 func TestGoexitGivesBack(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))
 	var wg sync.WaitGroup
 	wg.Go(func() { serve(h, "/") })
 	wg.Wait()
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
-	require.Zero(t, p.inFlight())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
+	require.Zero(t, p.InFlight())
 }
 
 func TestNothingIsRunForAClientThatIsGone(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	gate := spillway.New(p)
 	h := httpgate.Handler(gate, nil)(unreachable(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -219,13 +221,13 @@ func TestNothingIsRunForAClientThatIsGone(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, 499, w.Code)
 	require.Zero(t, w.Body.Len())
-	require.Empty(t, p.requests)
+	require.Empty(t, p.Requests())
 	require.Zero(t, gate.Stats().Rejected)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
 
 func TestNothingIsRunAfterTheDeadline(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	gate := spillway.New(p)
 	h := httpgate.Handler(gate, nil)(unreachable(t))
 	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
@@ -233,7 +235,7 @@ func TestNothingIsRunAfterTheDeadline(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Empty(t, p.requests)
+	require.Empty(t, p.Requests())
 	require.Zero(t, gate.Stats().Rejected)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
@@ -251,7 +253,7 @@ func (q queue) Admit(ctx context.Context, _ spillway.Request) (spillway.Ticket, 
 func (q queue) Done(spillway.Request, spillway.Ticket, spillway.Result) {}
 
 func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
-	before, q := &recorder{}, queue{make(chan struct{}), make(chan struct{})}
+	before, q := &gatetest.Recorder{}, queue{make(chan struct{}), make(chan struct{})}
 	gate := spillway.New(before, q)
 	returned := make(chan struct{}, 1)
 	h := httpgate.Handler(gate, nil)(unreachable(t))
@@ -273,7 +275,7 @@ func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		<-q.left
 		<-returned
-		require.Zero(t, before.inFlight())
+		require.Zero(t, before.InFlight())
 		require.Zero(t, gate.Stats().Rejected)
 		require.Zero(t, gate.Stats().InFlight)
 		require.Equal(t, cancelled+1, gate.Stats().Cancelled)
@@ -285,23 +287,23 @@ func burn(http.ResponseWriter, *http.Request) { time.Sleep(200 * time.Millisecon
 
 func TestGateInsideTimeoutHandlerHoldsThePermitAsLongAsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		h := http.TimeoutHandler(middleware(t, nil, p).Handler(http.HandlerFunc(burn)), 20*time.Millisecond, "late")
 		require.Equal(t, http.StatusServiceUnavailable, serve(h, "/").StatusCode)
-		require.Equal(t, 1, p.inFlight(), "the work goes on, so its permit must be held")
+		require.Equal(t, 1, p.InFlight(), "the work goes on, so its permit must be held")
 		time.Sleep(time.Second)
-		require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.outcomes())
-		require.Equal(t, 200*time.Millisecond, p.results[0].Latency)
+		require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.Outcomes())
+		require.Equal(t, 200*time.Millisecond, p.Results()[0].Latency)
 	})
 }
 
 func TestGateOutsideTimeoutHandlerLosesSightOfTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		h := middleware(t, nil, p).Handler(http.TimeoutHandler(http.HandlerFunc(burn), 20*time.Millisecond, "late"))
 		require.Equal(t, http.StatusServiceUnavailable, serve(h, "/").StatusCode)
-		require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.outcomes())
-		require.Equal(t, 20*time.Millisecond, p.results[0].Latency, "the documented flaw of this order")
+		require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.Outcomes())
+		require.Equal(t, 20*time.Millisecond, p.Results()[0].Latency, "the documented flaw of this order")
 		time.Sleep(time.Second)
 	})
 }

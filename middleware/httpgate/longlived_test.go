@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -34,10 +35,10 @@ func stream(w http.ResponseWriter) {
 
 func TestEventStreamOpenForAnHourIsNotInFlightAndTeachesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		m := middleware(t, nil, p)
 		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			assert.Equal(t, 1, p.inFlight(), "admitted like any other")
+			assert.Equal(t, 1, p.InFlight(), "admitted like any other")
 			assert.Zero(t, m.Stats().LongLived)
 			stream(w)
 			time.Sleep(time.Hour)
@@ -45,16 +46,16 @@ func TestEventStreamOpenForAnHourIsNotInFlightAndTeachesNothing(t *testing.T) {
 		}))
 		go h.ServeHTTP(httptest.NewRecorder(), get("Accept", "text/event-stream"))
 		time.Sleep(30 * time.Minute)
-		require.Zero(t, p.inFlight())
+		require.Zero(t, p.InFlight())
 		require.Equal(t, int64(1), m.Stats().LongLived)
 		time.Sleep(time.Hour)
 		require.Zero(t, m.Stats().LongLived)
-		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes(), "no latency to learn from, and ended once")
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "no latency to learn from, and ended once")
 	})
 }
 
 func TestEventStreamOverTheNetwork(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, nil, p)
 	release := make(chan struct{})
 	returned := make(chan struct{})
@@ -76,7 +77,7 @@ func TestEventStreamOverTheNetwork(t *testing.T) {
 		line, err := bufio.NewReader(res.Body).ReadString('\n')
 		require.NoError(t, err)
 		require.Equal(t, "data: hello\n", line)
-		require.Zero(t, p.inFlight())
+		require.Zero(t, p.InFlight())
 		require.Equal(t, int64(1), m.Stats().LongLived)
 		release <- struct{}{}
 		<-returned
@@ -123,15 +124,15 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			m := middleware(t, nil, p)
 			m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.handler(w, r)
 				if c.leaves {
-					assert.Zero(t, p.inFlight())
+					assert.Zero(t, p.InFlight())
 					assert.Equal(t, int64(1), m.Stats().LongLived)
 				} else {
-					assert.Equal(t, 1, p.inFlight())
+					assert.Equal(t, 1, p.InFlight())
 					assert.Zero(t, m.Stats().LongLived)
 				}
 			})).ServeHTTP(hijackable{httptest.NewRecorder()}, c.r)
@@ -139,33 +140,33 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 			if c.leaves {
 				want = spillway.Ignored
 			}
-			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 			require.Zero(t, m.Stats().LongLived)
 		})
 	}
 }
 
 func TestLongLivedOptionLeavesTheGateAtOnce(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{LongLived: func(r *http.Request) bool { return r.URL.Path == "/poll" }}, p)
 	inner := httptest.NewRecorder()
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		assert.Same(t, inner, w, "nothing left to watch")
-		assert.Zero(t, p.inFlight())
+		assert.Zero(t, p.InFlight())
 		assert.Equal(t, int64(1), m.Stats().LongLived)
 	})).ServeHTTP(inner, httptest.NewRequest(http.MethodGet, "/poll", nil))
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 	require.Zero(t, m.Stats().LongLived)
 }
 
 func TestLongLivedOptionReplacesTheClaims(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{LongLived: func(*http.Request) bool { return false }}, p)
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		stream(w)
-		assert.Equal(t, 1, p.inFlight())
+		assert.Equal(t, 1, p.InFlight())
 	})).ServeHTTP(httptest.NewRecorder(), get("Accept", "text/event-stream"))
-	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 }
 
 func TestLongLivedRequestPassesTheGateFirst(t *testing.T) {
@@ -177,7 +178,7 @@ func TestLongLivedRequestPassesTheGateFirst(t *testing.T) {
 func TestLongLivedPanicGivesBackItsPlace(t *testing.T) {
 	for name, o := range map[string]*httpgate.Options{"claimed": nil, "by option": {LongLived: func(*http.Request) bool { return true }}} {
 		t.Run(name, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			m := middleware(t, o, p)
 			require.PanicsWithValue(t, "boom", func() {
 				m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +188,7 @@ func TestLongLivedPanicGivesBackItsPlace(t *testing.T) {
 				})).ServeHTTP(httptest.NewRecorder(), get("Accept", "text/event-stream"))
 			})
 			require.Zero(t, m.Stats().LongLived)
-			require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 		})
 	}
 }
@@ -217,7 +218,7 @@ func openStreams(t *testing.T, m *httpgate.Middleware, n int) (end func()) {
 }
 
 func TestMaxLongLivedRefusesOneMore(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	gate := spillway.New(p)
 	var refused *spillway.Rejection
 	m, err := httpgate.New(gate, &httpgate.Options{
@@ -247,22 +248,22 @@ func TestMaxLongLivedRefusesOneMore(t *testing.T) {
 }
 
 func TestLongLivedWithoutRoomStaysInFlight(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{MaxLongLived: 1}, p)
 	end := openStreams(t, m, 1)
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusSwitchingProtocols) // never claimed, so it could not be refused
-		assert.Equal(t, 1, p.inFlight())
+		assert.Equal(t, 1, p.InFlight())
 		assert.Equal(t, int64(1), m.Stats().LongLived)
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, int64(1), m.Stats().LongLived)
 	end()
 	require.Zero(t, m.Stats().LongLived)
-	require.Zero(t, p.inFlight())
+	require.Zero(t, p.InFlight())
 }
 
 func TestGoneClientIsNotRefusedForWantOfRoom(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, &httpgate.Options{MaxLongLived: 1}, p)
 	end := openStreams(t, m, 1)
 	defer end()
@@ -275,7 +276,7 @@ func TestGoneClientIsNotRefusedForWantOfRoom(t *testing.T) {
 }
 
 func TestHijackLeavesTheGateAndCountsUntilTheHandlerReturns(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	m := middleware(t, nil, p)
 	hijacked, returned := make(chan struct{}), make(chan struct{})
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -299,10 +300,10 @@ func TestHijackLeavesTheGateAndCountsUntilTheHandlerReturns(t *testing.T) {
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	require.NoError(t, err)
 	<-hijacked
-	require.Zero(t, p.inFlight())
+	require.Zero(t, p.InFlight())
 	require.Equal(t, int64(1), m.Stats().LongLived)
 	conn.Close()
 	<-returned
 	require.Zero(t, m.Stats().LongLived)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
@@ -285,11 +286,11 @@ func (panickyQuota) Quota(time.Time, spillway.Request) (string, int64, int64, ti
 }
 
 func TestPanickingQuotaGivesThePermitBack(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := middleware(t, &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quota{panickyQuota{}}}}, p).Handler(unreachable(t))
 	require.PanicsWithValue(t, "no figures", func() { serve(h, "/") })
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
-	require.Zero(t, p.inFlight())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
+	require.Zero(t, p.InFlight())
 }
 
 func TestInvalidRateLimit(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -31,7 +32,7 @@ func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = io.WriteString(w, "busy")
 		}))
-		policy := &recorder{}
+		policy := &gatetest.Recorder{}
 		client := &http.Client{Transport: httpgate.Transport(spillway.New(policy), nil, nil)}
 		res, err := client.Get(server.URL)
 		require.NoError(t, err)
@@ -39,7 +40,7 @@ func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, res.Body.Close())
 		server.Close()
-		require.Len(t, policy.results, 1)
-		require.Equal(t, tt.want, policy.results[0].RetryAfter, "%d, Retry-After: %s", tt.status, tt.header)
+		require.Len(t, policy.Results(), 1)
+		require.Equal(t, tt.want, policy.Results()[0].RetryAfter, "%d, Retry-After: %s", tt.status, tt.header)
 	}
 }

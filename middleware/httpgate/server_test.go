@@ -20,11 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
 func TestAdmittedRequestIsServedAsWithoutTheGate(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Answer", "yes")
 		w.WriteHeader(http.StatusCreated)
@@ -40,7 +41,7 @@ func TestAdmittedRequestIsServedAsWithoutTheGate(t *testing.T) {
 		require.Equal(t, "yes", res.Header.Get("X-Answer"))
 		require.Equal(t, "echo", string(body))
 	}
-	require.Equal(t, []spillway.Outcome{spillway.Success, spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success, spillway.Success}, p.Outcomes())
 }
 
 func TestResponseControllerWorksOnARealServer(t *testing.T) {
@@ -118,7 +119,7 @@ func TestFileServerWorks(t *testing.T) {
 }
 
 func TestNothingIsLeftAfterAStormOfEverything(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	gate := spillway.New(p)
 	m, err := httpgate.New(gate, &httpgate.Options{MaxLongLived: 3})
 	require.NoError(t, err)
@@ -139,7 +140,7 @@ func TestNothingIsLeftAfterAStormOfEverything(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Zero(t, p.inFlight())
+	require.Zero(t, p.InFlight())
 	require.Zero(t, gate.Stats().InFlight)
 	require.Zero(t, m.Stats().LongLived)
 	require.Equal(t, int64(workers*requests), gate.Stats().Admitted+m.Stats().LongLivedRefused)

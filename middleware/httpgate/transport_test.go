@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -112,7 +113,7 @@ func TestCallWhoseContextHasEndedIsNotSentAndItsBodyIsClosed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sent := newBody("upload", io.EOF)
-	_, err := transport(t, unsent(t), nil, &recorder{}).RoundTrip(outgoing(ctx, sent))
+	_, err := transport(t, unsent(t), nil, &gatetest.Recorder{}).RoundTrip(outgoing(ctx, sent))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, sent.closed)
 }
@@ -141,7 +142,7 @@ func TestRequestIsPassedOnUnchanged(t *testing.T) {
 		}
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	})
-	_, err := transport(t, base, nil, &recorder{}).RoundTrip(r)
+	_, err := transport(t, base, nil, &gatetest.Recorder{}).RoundTrip(r)
 	require.NoError(t, err)
 	require.Equal(t, before.Header, r.Header)
 	require.Equal(t, before.URL, r.URL)
@@ -161,19 +162,19 @@ func TestPlaceIsFreedAtTheEndOfTheBodyExactlyOnce(t *testing.T) {
 		"unexpected EOF": {newBody("text", io.ErrUnexpectedEOF), func(res *http.Response) { _, _ = io.ReadAll(res.Body) }, spillway.Failure},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			res, err := transport(t, responding(http.StatusOK, c.body), nil, p).RoundTrip(outgoing(t.Context(), nil))
 			require.NoError(t, err)
-			require.Equal(t, 1, p.inFlight())
+			require.Equal(t, 1, p.InFlight())
 			_, _ = res.Body.Read(make([]byte, 2))
-			require.Equal(t, 1, p.inFlight(), "there is more to read")
+			require.Equal(t, 1, p.InFlight(), "there is more to read")
 			c.end(res)
-			require.Zero(t, p.inFlight())
-			require.Equal(t, []spillway.Outcome{c.want}, p.outcomes())
+			require.Zero(t, p.InFlight())
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes())
 			_, _ = res.Body.Read(make([]byte, 2))
 			res.Body.Close()
 			res.Body.Close()
-			require.Equal(t, []spillway.Outcome{c.want}, p.outcomes(), "ended once")
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "ended once")
 			require.Positive(t, c.body.closed)
 		})
 	}
@@ -189,26 +190,26 @@ func TestBodyPassesOnWhatItReadsAndItsErrors(t *testing.T) {
 
 func TestWhatTheHeaderHeldAgainstTheServerStands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	res, err := transport(t, responding(http.StatusBadGateway, newBody("", errBroken)), nil, p).RoundTrip(outgoing(ctx, nil))
 	require.NoError(t, err)
 	cancel()
 	_, _ = io.ReadAll(res.Body)
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }
 
 func TestCallWithoutABodyEndsWithTheHeader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{"NoBody": http.NoBody, "nil": nil} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		res, err := transport(t, responding(http.StatusOK, body), nil, p).RoundTrip(outgoing(t.Context(), nil))
 		require.NoError(t, err)
 		require.Equal(t, body, res.Body, name)
-		require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes(), name)
+		require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes(), name)
 	}
 }
 
 func TestEventStreamEndsWithTheHeader(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	inner := newBody("data: x", io.EOF)
 	base := roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: inner}, nil
@@ -216,18 +217,18 @@ func TestEventStreamEndsWithTheHeader(t *testing.T) {
 	res, err := transport(t, base, nil, p).RoundTrip(outgoing(t.Context(), nil))
 	require.NoError(t, err)
 	require.Same(t, inner, res.Body)
-	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 }
 
 func TestAtHeaderEndsTheCallWithTheHeader(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	inner := newBody("text", errBroken)
 	res, err := transport(t, responding(http.StatusOK, inner), &httpgate.TransportOptions{AtHeader: true}, p).
 		RoundTrip(outgoing(t.Context(), nil))
 	require.NoError(t, err)
 	require.Same(t, inner, res.Body)
 	_, _ = io.ReadAll(res.Body)
-	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 }
 
 // writableBody is what a 101 has for a body.
@@ -236,17 +237,17 @@ type writableBody struct{ *fakeBody }
 func (writableBody) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestSwitchedProtocolKeepsABodyThatCanBeWritten(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	inner := writableBody{newBody("", io.EOF)}
 	res, err := transport(t, responding(http.StatusSwitchingProtocols, inner), nil, p).RoundTrip(outgoing(t.Context(), nil))
 	require.NoError(t, err)
 	require.Implements(t, (*io.ReadWriteCloser)(nil), res.Body)
 	require.Equal(t, inner, res.Body)
-	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 }
 
 func TestPanicOrGoexitInTheBaseGivesBack(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	require.PanicsWithValue(t, "boom", func() {
 		_, _ = transport(t, roundTripFunc(func(*http.Request) (*http.Response, error) { panic("boom") }), nil, p).
 			RoundTrip(outgoing(t.Context(), nil))
@@ -258,13 +259,13 @@ func TestPanicOrGoexitInTheBaseGivesBack(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = rt.RoundTrip(outgoing(t.Context(), nil)) })
 	wg.Wait()
-	require.Equal(t, []spillway.Outcome{spillway.Failure, spillway.Failure}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Failure, spillway.Failure}, p.Outcomes())
 }
 
 func TestPanicInOutcomeOfACallGivesBack(t *testing.T) {
 	for name, after := range map[string]int{"at the header": 0, "in the body": 1} {
 		t.Run(name, func(t *testing.T) {
-			p, asked := &recorder{}, 0
+			p, asked := &gatetest.Recorder{}, 0
 			rt := transport(t, responding(http.StatusOK, newBody("", errBroken)), &httpgate.TransportOptions{
 				Outcome: func(*http.Request, *http.Response, error) spillway.Outcome {
 					if asked == after {
@@ -278,14 +279,14 @@ func TestPanicInOutcomeOfACallGivesBack(t *testing.T) {
 				res, _ := rt.RoundTrip(outgoing(t.Context(), nil))
 				_, _ = io.ReadAll(res.Body)
 			})
-			require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 		})
 	}
 }
 
 func TestOutcomeOfACallIsAskedForItsHeaderAndForItsBrokenBody(t *testing.T) {
 	var asked []string
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	rt := transport(t, responding(http.StatusOK, newBody("", errBroken)), &httpgate.TransportOptions{
 		Outcome: func(_ *http.Request, res *http.Response, err error) spillway.Outcome {
 			asked = append(asked, fmt.Sprintf("%d %v", res.StatusCode, err))
@@ -299,22 +300,22 @@ func TestOutcomeOfACallIsAskedForItsHeaderAndForItsBrokenBody(t *testing.T) {
 	require.NoError(t, err)
 	_, _ = io.ReadAll(res.Body)
 	require.Equal(t, []string{"200 <nil>", "200 " + errBroken.Error()}, asked)
-	require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Dropped}, p.Outcomes())
 }
 
 func TestRequestThatCannotBeSentIsNotGated(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	rt := transport(t, nil, nil, p)
 	for _, r := range []*http.Request{{}, {URL: &url.URL{Scheme: "http", Path: "/"}}} {
 		_, err := rt.RoundTrip(r)
 		require.Error(t, err)
 		require.NotErrorIs(t, err, spillway.ErrRejected)
 	}
-	require.Empty(t, p.requests)
+	require.Empty(t, p.Requests())
 }
 
 func TestEveryAttemptIsACallOfItsOwn(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/end" {
 			http.Redirect(w, r, "/end", http.StatusFound)
@@ -325,8 +326,8 @@ func TestEveryAttemptIsACallOfItsOwn(t *testing.T) {
 	res, err := client.Get(srv.URL)
 	require.NoError(t, err)
 	res.Body.Close()
-	require.Len(t, p.requests, 2)
-	require.Zero(t, p.inFlight())
+	require.Len(t, p.Requests(), 2)
+	require.Zero(t, p.InFlight())
 }
 
 // idleCloser is a RoundTripper that can close its idle connections.
@@ -346,7 +347,7 @@ func TestCloseIdleConnectionsReachesTheBase(t *testing.T) {
 }
 
 func TestForgottenResponseGivesBackItsPlace(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	rt := transport(t, responding(http.StatusOK, newBody("text", io.EOF)), nil, p)
 	func() {
 		res, err := rt.RoundTrip(outgoing(context.Background(), nil))
@@ -355,10 +356,10 @@ func TestForgottenResponseGivesBackItsPlace(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
-		return p.inFlight() == 0
+		return p.InFlight() == 0
 	}, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return rt.Stats().Leaked == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, []spillway.Outcome{spillway.Success}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
 }
 
 func TestClosedResponseIsNotCountedAsLeaked(t *testing.T) {
@@ -374,7 +375,7 @@ func TestClosedResponseIsNotCountedAsLeaked(t *testing.T) {
 }
 
 func TestTransportOverTheNetwork(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 		if r.URL.Path == "/abort" {
@@ -390,27 +391,27 @@ func TestTransportOverTheNetwork(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "echo", string(got))
 		res.Body.Close()
-		require.Equal(t, spillway.Success, p.outcomes()[len(p.outcomes())-1])
+		require.Equal(t, spillway.Success, p.Outcomes()[len(p.Outcomes())-1])
 
 		res, err = client.Post(address+"/abort", "text/plain", strings.NewReader("echo"))
 		require.NoError(t, err)
 		_, err = io.ReadAll(res.Body)
 		require.Error(t, err)
 		res.Body.Close()
-		require.Equal(t, spillway.Failure, p.outcomes()[len(p.outcomes())-1])
-		require.Zero(t, p.inFlight())
+		require.Equal(t, spillway.Failure, p.Outcomes()[len(p.Outcomes())-1])
+		require.Zero(t, p.InFlight())
 		client.CloseIdleConnections()
 	}
-	require.Len(t, p.outcomes(), 4)
+	require.Len(t, p.Outcomes(), 4)
 }
 
 func TestConnectionRefusedIsAFailure(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ln.Close()
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	client := &http.Client{Transport: transport(t, nil, nil, p)}
 	_, err = client.Get("http://" + ln.Addr().String())
 	require.Error(t, err)
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }

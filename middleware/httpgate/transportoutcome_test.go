@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -24,10 +25,10 @@ func TestOutcomeOfACallByStatus(t *testing.T) {
 		500: spillway.Failure, 501: spillway.Success, 502: spillway.Failure, 503: spillway.Dropped,
 		504: spillway.Failure, 505: spillway.Success, 599: spillway.Failure,
 	} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		_, err := transport(t, responding(status, http.NoBody), nil, p).RoundTrip(outgoing(t.Context(), nil))
 		require.NoError(t, err)
-		require.Equal(t, []spillway.Outcome{want}, p.outcomes(), "status %d", status)
+		require.Equal(t, []spillway.Outcome{want}, p.Outcomes(), "status %d", status)
 	}
 }
 
@@ -41,10 +42,10 @@ func TestOutcomeOfACallByError(t *testing.T) {
 		&url.Error{Err: errFull}: spillway.Ignored,
 		nil:                      spillway.Failure, // neither a response nor an error
 	} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		_, got := transport(t, failing(err), nil, p).RoundTrip(outgoing(t.Context(), nil))
 		require.Equal(t, err, got)
-		require.Equal(t, []spillway.Outcome{want}, p.outcomes(), "%v", err)
+		require.Equal(t, []spillway.Outcome{want}, p.Outcomes(), "%v", err)
 	}
 }
 
@@ -56,24 +57,24 @@ func waiting(r *http.Request) (*http.Response, error) {
 
 func TestCancelledCallSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		time.AfterFunc(time.Minute, cancel)
 		_, err := transport(t, roundTripFunc(waiting), nil, p).RoundTrip(outgoing(ctx, nil))
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 	})
 }
 
 func TestCancelChannelSaysNothing(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	r := outgoing(t.Context(), nil)
 	cancel := make(chan struct{})
 	close(cancel)
 	r.Cancel = cancel //nolint:staticcheck // deprecated, yet in use
 	_, err := transport(t, failing(errBroken), nil, p).RoundTrip(r)
 	require.Equal(t, errBroken, err)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 }
 
 func TestDeadlineIsAFailureOnlyAfterAFairChance(t *testing.T) {
@@ -88,13 +89,13 @@ func TestDeadlineIsAFailureOnlyAfterAFairChance(t *testing.T) {
 		{time.Millisecond, time.Millisecond, spillway.Failure},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			ctx, cancel := context.WithTimeout(t.Context(), c.given)
 			defer cancel()
 			_, err := transport(t, roundTripFunc(waiting), &httpgate.TransportOptions{FairChance: c.fair}, p).
 				RoundTrip(outgoing(ctx, nil))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, []spillway.Outcome{c.want}, p.outcomes(), "%v given, %v is fair", c.given, c.fair)
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "%v given, %v is fair", c.given, c.fair)
 		})
 	}
 }
@@ -102,9 +103,9 @@ func TestDeadlineIsAFailureOnlyAfterAFairChance(t *testing.T) {
 func TestOtherErrorsOfAHurriedCallCount(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	_, _ = transport(t, failing(errBroken), &httpgate.TransportOptions{FairChance: time.Hour}, p).RoundTrip(outgoing(ctx, nil))
-	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }
 
 // lateContext has a deadline that has passed, but has not ended yet: its timer is late.
@@ -113,18 +114,18 @@ type lateContext struct{ context.Context }
 func (lateContext) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
 
 func TestDeadlineIsSeenThoughTheTimerOfTheContextIsLate(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	r := outgoing(lateContext{t.Context()}, nil)
 	cancel := make(chan struct{})
 	close(cancel)     // by the other timer, that of the client
 	r.Cancel = cancel //nolint:staticcheck // deprecated, yet in use
 	_, _ = transport(t, failing(errBroken), nil, p).RoundTrip(r)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes(), "it had no fair chance")
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "it had no fair chance")
 	require.Equal(t, spillway.Failure, httpgate.DefaultTransportOutcome(r, nil, errBroken), "it was no cancellation")
 
 	_, err := transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
 	require.NoError(t, err)
-	require.Equal(t, spillway.Success, p.outcomes()[1], "answered all the same")
+	require.Equal(t, spillway.Success, p.Outcomes()[1], "answered all the same")
 }
 
 func TestDeadlineAfterACancellationChangesNothing(t *testing.T) {
@@ -140,14 +141,14 @@ func TestClientTimeoutIsADeadline(t *testing.T) {
 	defer srv.Close()
 	defer close(stuck)
 	for fair, want := range map[time.Duration]spillway.Outcome{time.Hour: spillway.Ignored, 1: spillway.Failure} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		client := &http.Client{
 			Timeout:   20 * time.Millisecond,
 			Transport: transport(t, nil, &httpgate.TransportOptions{FairChance: fair}, p),
 		}
 		_, err := client.Get(srv.URL)
 		require.Error(t, err)
-		require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+		require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 	}
 }
 
@@ -167,7 +168,7 @@ func respondingStuck(r *http.Request) (*http.Response, error) {
 func TestBodyThatHangsUntilTheDeadlineIsAFailure(t *testing.T) {
 	for given, want := range map[time.Duration]spillway.Outcome{50 * time.Millisecond: spillway.Ignored, time.Second: spillway.Failure} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			ctx, cancel := context.WithTimeout(t.Context(), given)
 			defer cancel()
 			res, err := transport(t, roundTripFunc(respondingStuck), nil, p).RoundTrip(outgoing(ctx, nil))
@@ -175,40 +176,40 @@ func TestBodyThatHangsUntilTheDeadlineIsAFailure(t *testing.T) {
 			_, err = io.ReadAll(res.Body)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			synctest.Wait()
-			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 		})
 	}
 }
 
 func TestCancelWhileTheBodyIsReadSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		res, err := transport(t, roundTripFunc(respondingStuck), nil, p).RoundTrip(outgoing(ctx, nil))
 		require.NoError(t, err)
 		_, err = io.ReadAll(res.Body)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.outcomes())
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 	})
 }
 
 func TestContextThatEndsFreesThePlaceOfAResponseNobodyReads(t *testing.T) {
 	for status, want := range map[int]spillway.Outcome{200: spillway.Ignored, 500: spillway.Failure, 503: spillway.Dropped} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			ctx, cancel := context.WithCancel(t.Context())
 			rt := transport(t, responding(status, newBody("text", io.EOF)), nil, p)
 			res, err := rt.RoundTrip(outgoing(ctx, nil))
 			require.NoError(t, err)
 			_, err = res.Body.Read(make([]byte, 1))
 			require.NoError(t, err)
-			require.Equal(t, 1, p.inFlight())
+			require.Equal(t, 1, p.InFlight())
 			cancel()
 			synctest.Wait()
-			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 			res.Body.Close()
-			require.Equal(t, []spillway.Outcome{want}, p.outcomes())
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
 		})
 	}
 }
@@ -247,7 +248,7 @@ func TestNobodyWaitsForTheContextOfAResponseThatWasRead(t *testing.T) {
 func TestLatencyLastsToTheEndOfTheBody(t *testing.T) {
 	for atHeader, want := range map[bool]time.Duration{false: 5 * time.Second, true: 2 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &recorder{}
+			p := &gatetest.Recorder{}
 			base := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 				time.Sleep(2 * time.Second)
 				return responding(http.StatusOK, newBody("", io.EOF)).RoundTrip(r)
@@ -256,7 +257,7 @@ func TestLatencyLastsToTheEndOfTheBody(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(3 * time.Second)
 			_, _ = io.ReadAll(res.Body)
-			require.Equal(t, want, p.results[0].Latency)
+			require.Equal(t, want, p.Results()[0].Latency)
 		})
 	}
 }
@@ -282,12 +283,12 @@ func TestHostKeyIsNormalised(t *testing.T) {
 		"https://[::1]:8443/":              "[::1]:8443",
 		"http://127.0.0.1:8080/path?q=:80": "127.0.0.1:8080",
 	} {
-		p := &recorder{}
+		p := &gatetest.Recorder{}
 		u, err := url.Parse(address)
 		require.NoError(t, err)
 		_, err = transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(&http.Request{URL: u})
 		require.NoError(t, err)
-		require.Equal(t, want, p.requests[0].Key, address)
+		require.Equal(t, want, p.Requests()[0].Key, address)
 	}
 }
 
@@ -302,15 +303,15 @@ func FuzzHostKey(f *testing.F) {
 }
 
 func TestTransportRequestOptionDecides(t *testing.T) {
-	p := &recorder{}
+	p := &gatetest.Recorder{}
 	_, err := transport(t, responding(http.StatusOK, http.NoBody), &httpgate.TransportOptions{
 		Request: func(r *http.Request) spillway.Request {
 			return spillway.Request{Key: r.Method + " " + httpgate.HostKey(r), Priority: spillway.Critical}
 		},
 	}, p).RoundTrip(outgoing(t.Context(), nil))
 	require.NoError(t, err)
-	require.Equal(t, "POST server.test", p.requests[0].Key)
-	require.Equal(t, spillway.Critical, p.requests[0].Priority)
+	require.Equal(t, "POST server.test", p.Requests()[0].Key)
+	require.Equal(t, spillway.Critical, p.Requests()[0].Priority)
 }
 
 func TestRetryAfterOfAServer(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 )
 
 // echoWebSocket upgrades a request (RFC 6455) and sends back the text frames it gets, until one cannot be read. Its frames
@@ -60,7 +61,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 }
 
 func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
-	backPolicy, frontPolicy, clientPolicy := &recorder{}, &recorder{}, &recorder{}
+	backPolicy, frontPolicy, clientPolicy := &gatetest.Recorder{}, &gatetest.Recorder{}, &gatetest.Recorder{}
 	back, front := middleware(t, nil, backPolicy), middleware(t, nil, frontPolicy)
 	returned := make(chan struct{}, 2)
 	server := func(h http.Handler) *httptest.Server {
@@ -102,9 +103,9 @@ func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, text, string(echo))
 	}
-	require.Zero(t, backPolicy.inFlight())
-	require.Zero(t, frontPolicy.inFlight())
-	require.Equal(t, []spillway.Outcome{spillway.Success}, clientPolicy.outcomes(), "the client's part ended with the 101")
+	require.Zero(t, backPolicy.InFlight())
+	require.Zero(t, frontPolicy.InFlight())
+	require.Equal(t, []spillway.Outcome{spillway.Success}, clientPolicy.Outcomes(), "the client's part ended with the 101")
 	require.Equal(t, int64(1), back.Stats().LongLived)
 	require.Equal(t, int64(1), front.Stats().LongLived)
 
@@ -113,6 +114,6 @@ func TestWebSocketThroughReverseProxyEndToEnd(t *testing.T) {
 	<-returned
 	require.Zero(t, back.Stats().LongLived)
 	require.Zero(t, front.Stats().LongLived)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, frontPolicy.outcomes())
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, backPolicy.outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, frontPolicy.Outcomes())
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, backPolicy.Outcomes())
 }
