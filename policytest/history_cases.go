@@ -15,17 +15,21 @@ var randomCase = testCase{
 	name: "random-orders",
 	why: "requests end in any order, with any outcome, and some so late that the window or the state they began in is gone. If one" +
 		" such path forgets a slot, or gives one back twice, the limit is wrong for ever after.",
-	run: func(c *check) {
-		for _, b := range bases() {
-			for seed := range uint64(8) {
-				d := c.drive(b)
-				d.randomOrders(rand.New(rand.NewPCG(seed, 1)))
-				if !d.nothingLeft(b, "random requests") {
-					break
-				}
+	run: func(c *check) { c.live("random requests", 8, 1, (*driver).randomOrders) },
+}
+
+// live has histories, by as many seeds, run from each base, and checks that nothing is left of them. Each kind of history has
+// a stream of random numbers of its own.
+func (c *check) live(kind string, seeds, stream uint64, history func(*driver, *rand.Rand)) {
+	for _, b := range bases() {
+		for seed := range seeds {
+			d := c.drive(b)
+			history(d, rand.New(rand.NewPCG(seed, stream)))
+			if !d.nothingLeft(b, kind) {
+				break
 			}
 		}
-	},
+	}
 }
 
 // randomOrders has requests begin and end at random. Those which are left end very late.
@@ -78,17 +82,7 @@ var arrivalCase = testCase{
 	name: "arrival-order",
 	why: "clocks are read before locks are taken, so arrivals reach a policy out of order, and a machine's clock may be set back." +
 		" A policy has to bear that: a negative difference of times, an index before the first bucket.",
-	run: func(c *check) {
-		for _, b := range bases() {
-			for seed := range uint64(4) {
-				d := c.drive(b)
-				d.disorder(rand.New(rand.NewPCG(seed, 2)))
-				if !d.nothingLeft(b, "requests that arrived out of order") {
-					break
-				}
-			}
-		}
-	},
+	run: func(c *check) { c.live("requests that arrived out of order", 4, 2, (*driver).disorder) },
 }
 
 // disorder has requests arrive up to two seconds early or late, and now and then long before.
