@@ -18,6 +18,7 @@ const (
 // A leaseLoop renews the leases of a Quota: one goroutine, at most one request under way for a key.
 type leaseLoop struct {
 	q     *Quota
+	set   *quotaLimit // that was in force at the last look
 	keys  keyHeap
 	due   []*quotaKey
 	freed [][]any // commands that give leases back
@@ -50,7 +51,7 @@ func (h *keyHeap) Pop() any {
 	return k
 }
 
-func newLeaseLoop(q *Quota) *leaseLoop { return &leaseLoop{q: q} }
+func newLeaseLoop(q *Quota) *leaseLoop { return &leaseLoop{q: q, set: q.limit.Load()} }
 
 // run renews leases until the quota is closed, and then gives all back.
 func (l *leaseLoop) run() {
@@ -72,6 +73,7 @@ func (l *leaseLoop) run() {
 			for _, k := range l.q.fresh.take() {
 				l.insert(k)
 			}
+			l.lookAtAll()
 		case <-timer.C:
 		}
 	}
@@ -87,6 +89,20 @@ func (l *leaseLoop) insert(k *quotaKey) {
 	}
 }
 
+// lookAtAll has every key looked at now if the limit has been changed.
+func (l *leaseLoop) lookAtAll() {
+	set := l.q.limit.Load()
+	if l.set == set {
+		return
+	}
+	l.set = set
+	now := l.q.now()
+	for _, k := range l.keys { // all the same, so it is a heap as it is
+		k.look = now
+	}
+	l.q.late.node.SetConfig(now, &set.cfg)
+}
+
 // round looks at the keys whose time has come.
 func (l *leaseLoop) round(now time.Duration) {
 	for len(l.keys) > 0 && l.keys[0].look <= now && len(l.due) < maxBatch && len(l.freed) < maxBatch {
@@ -99,7 +115,7 @@ func (l *leaseLoop) round(now time.Duration) {
 			continue
 		case sync:
 			l.due = append(l.due, k)
-			k.look = now + l.q.cfg.Interval // until the reply says better
+			k.look = now + l.q.config().Interval // until the reply says better
 		}
 		k.look = max(k.look, now+time.Millisecond)
 		heap.Fix(&l.keys, 0)
@@ -114,7 +130,12 @@ func (l *leaseLoop) round(now time.Duration) {
 
 // visit says what is to be done about a key, and sets when to look again.
 func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
-	cfg := &l.q.cfg
+	set := l.q.limit.Load()
+	cfg := &set.cfg
+	if k.set != set {
+		k.set = set
+		k.node.SetConfig(now, cfg)
+	}
 	asked := float64(k.offered.Load() - k.counted)
 	k.counted += int64(asked)
 	if asked > 0 {
@@ -149,7 +170,7 @@ func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
 
 // promotes reports whether a key that is decided in Redis had better have a lease.
 func (l *leaseLoop) promotes(k *quotaKey, asked float64) bool {
-	cfg := &l.q.cfg
+	cfg := &k.set.cfg
 	dry := k.dry.Swap(false)
 	share := cfg.Rate * cfg.Interval.Seconds() / float64(max(l.q.nodes.Load(), 1))
 	return share >= worthwhile && (asked >= worthwhile || k.rate*cfg.Interval.Seconds() >= worthwhile || dry && asked > 0)
@@ -157,7 +178,7 @@ func (l *leaseLoop) promotes(k *quotaKey, asked float64) bool {
 
 // worth reports whether a lease is worth its renewal. It has to be found not to be so for some time.
 func (l *leaseLoop) worth(k *quotaKey, now time.Duration) bool {
-	cfg := &l.q.cfg
+	cfg := &k.set.cfg
 	v := k.node.View()
 	few := cfg.Rate*cfg.Interval.Seconds()/float64(v.Nodes) < lease.MinTokens
 	if !few && (v.Hungry || k.rate*cfg.Interval.Seconds() >= 1) {
@@ -171,7 +192,7 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 	q := l.q
 	commands := make([][]any, len(keys))
 	for i, k := range keys {
-		commands[i] = q.script.command(k.names, q.args.sync(k.node.Begin(q.now(), 0)))
+		commands[i] = q.script.command(k.names, k.set.args.sync(k.node.Begin(q.now(), 0)))
 	}
 	replies, errs := q.sync.runAll(q.script, commands)
 	now := q.now()
@@ -193,7 +214,7 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 		}
 		k.local.Store(k.node.Leased())
 		k.view.Store(&leaseView{View: k.node.View(), err: err})
-		k.look = min(k.node.Due(), now+max(q.cfg.Interval/4, minInterval))
+		k.look = min(k.node.Due(), now+max(k.set.cfg.Interval/4, minInterval))
 		if k.place >= 0 {
 			heap.Fix(&l.keys, k.place)
 		}
@@ -209,7 +230,7 @@ func (l *leaseLoop) release(k *quotaKey, now time.Duration) {
 	req := k.node.Release(now)
 	k.node.Skip(now)
 	k.view.Store(&leaseView{View: k.node.View()})
-	l.freed = append(l.freed, l.q.script.command(k.names, l.q.args.release(req)))
+	l.freed = append(l.freed, l.q.script.command(k.names, k.set.args.release(req)))
 }
 
 // flush sends what release has left, and reports whether it got an answer.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,9 +51,7 @@ type Limit struct {
 	conn      *conn
 	taking    *script // takes tokens
 	giving    *script // gives them back
-	rules     []Rule
-	args      [][figures]int64
-	calendars []*calendarEnds // nil for rules without
+	set       atomic.Pointer[ruleSet]
 	name      string
 	prefix    string
 	client    string // that the limit is for, or ""
@@ -137,24 +136,19 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 		return nil, err
 	}
 	l := &Limit{
-		conn: c, taking: limitScript(&opts), giving: limitScript(&opts), rules: append([]Rule(nil), opts.Rules...),
+		conn: c, taking: limitScript(&opts), giving: limitScript(&opts),
 		name: opts.Name, prefix: opts.Prefix, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
 		recheck: opts.Recheck, memory: newMemory(opts.Remember),
 		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
 	}
-	if len(l.rules) == 1 && l.rules[0].kind == bucketKind && !l.stored {
+	l.set.Store(newRuleSet(opts.Rules))
+	if len(opts.Rules) == 1 && opts.Rules[0].kind == bucketKind && !l.stored {
 		l.taking = newScript(clockLua, limitFastLua)
 	}
-	for _, r := range l.rules {
-		l.args = append(l.args, r.args())
-		var ends *calendarEnds
-		if r.kind == calendarKind {
-			ends = &calendarEnds{rule: r}
-		}
-		l.calendars = append(l.calendars, ends)
+	for _, r := range opts.Rules {
 		l.refusals = append(l.refusals, newRejections(r.name, r.reason(), true))
 	}
-	if err := l.loss.make(opts.OnLoss, opts.Nodes, l.rules); err != nil {
+	if err := l.loss.make(opts.OnLoss, opts.Nodes, opts.Rules); err != nil {
 		return nil, fmt.Errorf("cluster: Limit: %w", err)
 	}
 	return l, nil
@@ -179,10 +173,8 @@ func (o *LimitOptions) validate() error {
 	case o.Recheck < 0:
 		return fmt.Errorf("cluster: Limit: Recheck must not be negative, got %v", o.Recheck)
 	}
-	for i, r := range o.Rules {
-		if err := r.validate(); err != nil {
-			return fmt.Errorf("cluster: Limit: Rules[%d]: %w", i, err)
-		}
+	if err := validateRules("Limit", o.Rules); err != nil {
+		return err
 	}
 	err := validateName("Name", o.Name, "{}:")
 	if err == nil {
@@ -227,9 +219,9 @@ func limitScript(o *LimitOptions) *script {
 // keys returns the keys of Redis that hold what the rules know of a key. What stands in braces decides where a cluster keeps
 // them, so they are all in one place.
 func (l *Limit) keys(key string) []string {
-	keys := make([]string, 0, len(l.rules)+1)
+	keys := make([]string, 0, len(l.rules())+1)
 	var b strings.Builder
-	for i, r := range l.rules {
+	for i, r := range l.rules() {
 		b.Reset()
 		b.Grow(len(l.prefix) + len(l.name) + len(key) + 6)
 		b.WriteString(l.prefix)

@@ -14,11 +14,12 @@ const maxSharedKeys = 1 << 16
 // A fallback decides instead of Redis.
 type fallback struct {
 	choice OnLoss
+	nodes  int
 	shares []*limiter.Keyed // one for each rule
 }
 
 func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
-	f.choice = choice
+	f.choice, f.nodes = choice, nodes
 	if choice != Share {
 		return nil
 	}
@@ -36,13 +37,30 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
 	return nil
 }
 
+// change has the shares follow rules of the same kinds, which are valid.
+func (f *fallback) change(rules []Rule) error {
+	likes := make([]limiter.Limit, len(f.shares))
+	for i := range likes {
+		var err error
+		if likes[i], err = rules[i].local(f.nodes); err != nil {
+			return err
+		}
+	}
+	for i, k := range f.shares {
+		if err := k.SetLimit(likes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // onLoss answers instead of Redis, unless it was the caller who gave up.
 func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err error) (Result, error) {
 	if !errors.Is(err, ErrRedis) {
 		return Result{}, err
 	}
 	l.counts.lost.Add(1)
-	r := Result{Err: err, Rule: l.rules[0].name, State: limiter.State{Limit: l.rules[0].limit}}
+	r := Result{Err: err, Rule: l.rules()[0].name, State: limiter.State{Limit: l.rules()[0].limit}}
 	switch l.loss.choice {
 	case Open:
 		r.Source, r.Allowed, r.Taken, r.Remaining = FromOpen, true, n, r.Limit
@@ -81,7 +99,7 @@ func (l *Limit) share(key string, n int64, how string, r *Result) {
 		held = append(held, res)
 	}
 	r.Allowed = r.Taken == n
-	r.State, r.Rule = l.loss.shares[r.rule].PeekAt(now, key), l.rules[r.rule].name
+	r.State, r.Rule = l.loss.shares[r.rule].PeekAt(now, key), l.rules()[r.rule].name
 }
 
 // shareBack returns tokens to this process's part.

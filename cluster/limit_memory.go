@@ -99,6 +99,17 @@ func (m *memory) remember(a *answer, version uint32) {
 	}
 }
 
+// forgetAll drops all that is known.
+func (m *memory) forgetAll() {
+	for i := range m.places {
+		p := &m.places[i]
+		p.changed.Add(1)
+		for j := range p.answers {
+			p.answers[j].Store(nil)
+		}
+	}
+}
+
 // forget drops what is known of a key, since its tokens changed.
 func (m *memory) forget(key string) {
 	p := m.place(key)

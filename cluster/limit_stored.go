@@ -44,8 +44,8 @@ func (l *Limit) mayStore(r Rule, how Setting) error {
 		return errors.New("the limit must be made with Stored")
 	case how != IfAbsent && how != AndReset && how != AndKeep:
 		return fmt.Errorf("setting must be one of the constants, got %q", string(how))
-	case r.kind != l.rules[0].kind:
-		return fmt.Errorf("rule must be of the kind of %q, got %q", l.rules[0].String(), r.String())
+	case r.kind != l.rules()[0].kind:
+		return fmt.Errorf("rule must be of the kind of %q, got %q", l.rules()[0].String(), r.String())
 	}
 	if err := r.validate(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (l *Limit) mayStore(r Rule, how Setting) error {
 // the options. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, err error) {
 	if !l.stored {
-		return l.rules[0], false, nil
+		return l.rules()[0], false, nil
 	}
 	script := newScript("return redis.call('HMGET', KEYS[1], 'limit', 'tokens', 'per', 'window', 'buckets')")
 	reply, err := l.conn.call(ctx, script, l.keys(key)[1:])
@@ -71,13 +71,13 @@ func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, er
 	var n [5]int64
 	for i := range n {
 		if len(fields) != len(n) || fields[i] == nil {
-			return l.rules[0], false, nil
+			return l.rules()[0], false, nil
 		}
 		if n[i], err = strconv.ParseInt(fmt.Sprint(fields[i]), 10, 64); err != nil {
 			return Rule{}, false, &RedisError{Reason: ReasonType, Err: err}
 		}
 	}
-	r = l.rules[0]
+	r = l.rules()[0]
 	r.limit, r.rate = n[0], limiter.Rate{Tokens: int(n[1]), Per: time.Duration(n[2])}
 	r.window, r.buckets = time.Duration(n[3]), int(n[4])
 	return r, true, nil

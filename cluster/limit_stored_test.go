@@ -43,7 +43,7 @@ func TestStoredRule(t *testing.T) {
 	r, ok, err := l.StoredRule(ctx, "k")
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.Equal(t, l.rules[0], r)
+	require.Equal(t, l.rules()[0], r)
 
 	set(hourly(10), IfAbsent, true)
 	set(hourly(77), IfAbsent, false)

@@ -81,7 +81,7 @@ func (l *Limit) Refund(ctx context.Context, key string, n int) error {
 
 // Reset gives all tokens of a key back; a stored rule stays. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) Reset(ctx context.Context, key string) error {
-	return l.unlink(ctx, key, l.keys(key)[:len(l.rules)])
+	return l.unlink(ctx, key, l.keys(key)[:len(l.rules())])
 }
 
 func (l *Limit) unlink(ctx context.Context, key string, keys []string) error {
@@ -99,7 +99,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
 			l.counts.refused(FromMemory)
 			return Result{
-				State: a.stateAt(asked, a.rule), RetryAfter: a.until.Sub(asked), Rule: l.rules[a.rule].name, Source: FromMemory, rule: a.rule,
+				State: a.stateAt(asked, a.rule), RetryAfter: a.until.Sub(asked), Rule: l.rules()[a.rule].name, Source: FromMemory, rule: a.rule,
 			}, nil
 		}
 	}
@@ -124,15 +124,15 @@ func (l *Limit) resultOf(reply []int64, n int64) Result {
 		r.rule = l.tightest(reply)
 	}
 	r.State = l.stateOf(reply, r.rule)
-	r.Rule = l.rules[r.rule].name
-	if len(l.rules) == 1 && l.rules[0].kind == bucketKind {
+	r.Rule = l.rules()[r.rule].name
+	if len(l.rules()) == 1 && l.rules()[0].kind == bucketKind {
 		r.stamp += r.FullIn.Microseconds() // when what was taken will be drained
 	}
 	return r
 }
 
 func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
-	f, limit := reply[4+3*rule:], l.rules[rule].limit
+	f, limit := reply[4+3*rule:], l.rules()[rule].limit
 	if l.stored {
 		limit = f[3]
 	}
@@ -145,7 +145,7 @@ func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
 // tightest returns the rule with the smallest part of its limit left.
 func (l *Limit) tightest(reply []int64) int {
 	best, least := 0, 2.0
-	for i, r := range l.rules {
+	for i, r := range l.rules() {
 		if part := float64(reply[4+3*i]) / float64(r.limit); part < least {
 			best, least = i, part
 		}
@@ -156,7 +156,7 @@ func (l *Limit) tightest(reply []int64) int {
 // answerOf returns what to remember of a result. Time is counted from before the call was sent, so a refusal is never
 // remembered for longer than Redis said.
 func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Result, reply []int64) *answer {
-	a := &answer{key: key, rule: r.rule, asked: asked, states: make([]limiter.State, len(l.rules))}
+	a := &answer{key: key, rule: r.rule, asked: asked, states: make([]limiter.State, len(l.rules()))}
 	for i := range a.states {
 		a.states[i] = l.stateOf(reply, i)
 	}
@@ -207,9 +207,9 @@ func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, s
 			continue
 		case len(reply) == 3 && reply[1] == never:
 			l.counts.impossible.Add(1)
-			return nil, costError(l.rules[0].name, int(n), reply[2])
-		case len(reply) < 4+3*len(l.rules):
-			return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules), len(reply))}
+			return nil, costError(l.rules()[0].name, int(n), reply[2])
+		case len(reply) < 4+3*len(l.rules()):
+			return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules()), len(reply))}
 		}
 		return reply, nil
 	}
@@ -217,17 +217,18 @@ func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, s
 }
 
 func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any {
-	args := make([]any, 3, 3+(1+figures)*len(l.rules))
+	set := l.set.Load()
+	args := make([]any, 3, 3+(1+figures)*len(set.rules))
 	args[0], args[1], args[2] = n, how, stamp
-	for i, r := range l.rules {
-		f := l.args[i]
+	for i, r := range set.rules {
+		f := set.args[i]
 		switch {
-		case l.calendars[i] != nil:
-			e := l.calendars[i].around(l.clock.estimate(now))
+		case set.calendars[i] != nil:
+			e := set.calendars[i].around(l.clock.estimate(now))
 			copy(f[1:], e[:])
 		case r.kind == bucketKind && how == giveBack:
 			f[3] = stamp
-			if len(l.rules) > 1 { // the stamp is when it was taken; it has been draining at least since then
+			if len(set.rules) > 1 { // the stamp is when it was taken; it has been draining at least since then
 				f[3] += ceilDiv(n*f[0], f[1])
 			}
 		}
@@ -242,7 +243,7 @@ func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any
 // cost returns an error if a call can never pass.
 func (l *Limit) cost(n int, how string) error {
 	if n < 0 || how == allTokens {
-		for _, r := range l.rules {
+		for _, r := range l.rules() {
 			if n < 0 || int64(n) > r.limit && !l.stored {
 				l.counts.impossible.Add(1)
 				return costError(r.name, n, r.limit)

@@ -307,12 +307,12 @@ func againstModels(t *testing.T, f *fixture) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	models := make([]model, len(f.rules))
-	for i, r := range f.rules {
+	models := make([]model, len(f.rules()))
+	for i, r := range f.rules() {
 		models[i] = model{rule: r}
 	}
 	most := int64(1 << 60)
-	for _, r := range f.rules {
+	for _, r := range f.rules() {
 		most = min(most, r.limit)
 	}
 	var clock time.Duration
@@ -326,7 +326,7 @@ func againstModels(t *testing.T, f *fixture) {
 		n := rnd.Int64N(min(most, 4)) + 1
 		room := most
 		for i := range models {
-			room = min(room, max(f.rules[i].limit-models[i].used(now), 0))
+			room = min(room, max(f.rules()[i].limit-models[i].used(now), 0))
 		}
 		what := "step " + strconv.Itoa(step) + " at " + clock.String()
 		switch rnd.IntN(8) {

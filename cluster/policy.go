@@ -16,7 +16,7 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	if r.Cost < 0 {
 		n = r.Cost
 	}
-	for i, rule := range l.rules {
+	for i, rule := range l.rules() {
 		if n < 0 || int64(n) > rule.limit && !l.stored {
 			l.counts.impossible.Add(1)
 			return 0, l.refusals[i].cost(n)
@@ -80,7 +80,7 @@ func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, re
 }
 
 func (l *Limit) quota(now time.Time, r spillway.Request, i int) (name string, limit, remaining int64, window, reset time.Duration) {
-	rule := l.rules[i]
+	rule := l.rules()[i]
 	a := l.memory.recall(r.Key)
 	if a == nil {
 		return rule.name, rule.limit, rule.limit, rule.Window(), 0
@@ -97,7 +97,7 @@ type RuleQuota struct {
 
 // Quotas returns one RuleQuota for each rule, in the order of the options.
 func (l *Limit) Quotas() []RuleQuota {
-	q := make([]RuleQuota, len(l.rules))
+	q := make([]RuleQuota, len(l.rules()))
 	for i := range q {
 		q[i] = RuleQuota{limit: l, rule: i}
 	}

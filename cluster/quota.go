@@ -37,14 +37,14 @@ import (
 // It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]; the zero Quota denies everything.
 // All methods may be called concurrently.
 type Quota struct {
-	cfg    lease.Config
+	limit  atomic.Pointer[quotaLimit]
 	name   string
 	shared bool
 	id     string
-	conn   *conn // of requests
-	sync   *conn // of the background
+	opts   QuotaOptions // as they were made
+	conn   *conn        // of requests
+	sync   *conn        // of the background
 	script *script
-	args   leaseArgs
 	names  keyNames
 	base   time.Time
 	keys   quotaTable
@@ -125,7 +125,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		return nil, err
 	}
 	q := &Quota{
-		cfg: opts.config(), name: opts.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
+		opts: opts, name: opts.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
 		names: newKeyNames(&opts), base: time.Now(), quit: make(chan struct{}),
 		reject: newRejections(opts.Name, limiter.ReasonRate, true), lost: newRejections(opts.Name, ReasonLost, false),
 	}
@@ -133,11 +133,11 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	if q.conn, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker}); err != nil {
 		return nil, err
 	}
-	if q.sync, err = newConn(opts.background(q.cfg.Timeout)); err != nil {
+	set := q.setLimit(&opts)
+	if q.sync, err = newConn(opts.background(set.cfg.Timeout)); err != nil {
 		return nil, err
 	}
-	q.args = newLeaseArgs(q.id, &q.cfg)
-	q.nodes.Store(int64(q.cfg.Nodes))
+	q.nodes.Store(int64(set.cfg.Nodes))
 	q.keys.make(opts.MaxKeys)
 	q.fresh.wake = make(chan struct{}, 1)
 	q.late = q.newKey("")

@@ -76,8 +76,8 @@ func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 	switch {
 	case opts.Limit == nil:
 		return nil, errors.New("cluster: Allowance: Limit must be set, got nil")
-	case len(opts.Limit.rules) != 1 || opts.Limit.rules[0].kind != windowKind && opts.Limit.rules[0].kind != calendarKind:
-		return nil, fmt.Errorf("cluster: Allowance: Limit must have one FixedWindow as its Rules, got %v", opts.Limit.rules)
+	case len(opts.Limit.rules()) != 1 || opts.Limit.rules()[0].kind != windowKind && opts.Limit.rules()[0].kind != calendarKind:
+		return nil, fmt.Errorf("cluster: Allowance: Limit must have one FixedWindow as its Rules, got %v", opts.Limit.rules())
 	case opts.Nodes < 1 || opts.Nodes > maxNodes:
 		return nil, fmt.Errorf("cluster: Allowance: Nodes must be in 1..%d, got %d", maxNodes, opts.Nodes)
 	case opts.Chunk < 1 || int64(opts.Chunk) > maxTokens:

@@ -27,6 +27,7 @@ type quotaKey struct {
 
 	// Owned by the loop.
 	key      string
+	set      *quotaLimit   // that the node goes by
 	look     time.Duration // when to look at it
 	place    int           // in the heap; -1 if it is in none
 	counted  int64         // offered up to the last look
@@ -108,11 +109,11 @@ func (q *Quota) known(key string) *quotaKey {
 }
 
 func (q *Quota) newKey(key string) *quotaKey {
-	now := q.now()
+	now, set := q.now(), q.limit.Load()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	k := &quotaKey{
-		key: key, names: q.names.of(key), place: -1, look: now + q.cfg.Interval/4, usedAt: now, lowSince: now, looked: now,
-		node: lease.NewNode(&q.cfg, q.id, now, rng),
+		key: key, names: q.names.of(key), place: -1, look: now + set.cfg.Interval/4, usedAt: now, lowSince: now, looked: now,
+		set: set, node: lease.NewNode(&set.cfg, q.id, now, rng),
 	}
 	k.node.SetNodes(now, int(q.nodes.Load()))
 	k.view.Store(&leaseView{View: k.node.View()})

@@ -34,7 +34,7 @@ func (q *Quota) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	if q.reject == nil {
 		return 0, errUnmade
 	}
-	if n < 0 || n > int64(q.cfg.Burst) {
+	if n < 0 || n > q.burst() {
 		return 0, q.reject.cost(r.Cost)
 	}
 	now := q.at(r.Arrived)
@@ -88,7 +88,7 @@ func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64)
 	if k.direct.Add(1) == promptly && k != q.late {
 		q.fresh.add(k)
 	}
-	reply, err := q.conn.call(ctx, q.script, names, q.args.take(n)...)
+	reply, err := q.conn.call(ctx, q.script, names, q.limit.Load().args.take(n)...)
 	var t leaseTaken
 	if err == nil {
 		t, err = readTaken(reply)
@@ -136,7 +136,7 @@ func (q *Quota) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	n := int64(max(r.Cost, 1))
 	k := q.key(r.Key)
 	if t == takenFromPool {
-		_, _ = q.conn.call(context.Background(), q.script, q.namesOf(k, r.Key), q.args.take(-n)...) // if Redis is lost, so are n tokens
+		_, _ = q.conn.call(context.Background(), q.script, q.namesOf(k, r.Key), q.limit.Load().args.take(-n)...) // if Redis is lost, so are n tokens
 		return
 	}
 	if k == nil {
@@ -165,9 +165,9 @@ func (q *Quota) Queues() {}
 // the Result says who decided. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err(). It blocks
 // as Admit does. Taking 0 is always allowed.
 func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
-	out := Result{State: limiter.State{Limit: int64(q.cfg.Burst)}, Rule: q.name}
-	if n < 0 || float64(n) > q.cfg.Burst {
-		return out, costError(q.name, n, int64(q.cfg.Burst))
+	out := Result{State: limiter.State{Limit: q.burst()}, Rule: q.name}
+	if n < 0 || int64(n) > out.Limit {
+		return out, costError(q.name, n, out.Limit)
 	}
 	if n == 0 {
 		out.Allowed = true
@@ -215,20 +215,21 @@ func (q *Quota) Quota(now time.Time, r spillway.Request) (name string, limit, re
 }
 
 func (q *Quota) figures(key string, now time.Duration) (name string, limit, remaining int64, window, reset time.Duration) {
-	limit = int64(q.cfg.Burst)
-	window = time.Duration(min(q.cfg.Burst/q.cfg.Rate*1e9, float64(maxMemory)))
+	cfg := q.config()
+	limit = int64(cfg.Burst)
+	window = time.Duration(min(cfg.Burst/max(cfg.Rate, math.SmallestNonzeroFloat64)*1e9, float64(maxMemory)))
 	k := q.known(key)
 	if k == nil {
 		return q.name, limit, limit, window, 0
 	}
 	remaining = min(max(k.left.Load(), 0), limit)
-	rate := q.cfg.Rate
+	rate := cfg.Rate
 	if k.local.Load() {
 		b := &k.node.Bucket
 		if t := b.Terms(now); t.Rate > 0 {
 			rate = t.Rate
-			part := 1 + q.cfg.Burst*rate/q.cfg.Rate
-			remaining = min(max(int64(math.Floor(b.Tokens(now)/part*q.cfg.Burst)), 0), limit)
+			part := 1 + cfg.Burst*rate/cfg.Rate
+			remaining = min(max(int64(math.Floor(b.Tokens(now)/part*cfg.Burst)), 0), limit)
 		} else {
 			remaining = 0
 		}

@@ -1,6 +1,11 @@
 -- A bucket holds a level at some time: per ticks are one token, drain of them leave each µs, full of them fit. This is GCRA in
 -- integers below 2^53, so nothing is rounded. The level may be at a time to come if the clock was set back; then it counts
--- for as much more, but never for more than a full bucket, so that nobody waits for the clock to come round again.
+-- for as much more, but never for more than a full bucket, so that nobody waits for the clock to come round again. Otherwise there
+-- may be more in it than fits, if somebody goes by a greater burst: it stays, or each call of one would mint tokens for the other.
+local function bucket_room(s)
+  s.room = math.max(math.floor((s.full - s.level) / s.per), 0)
+end
+
 local function bucket_look(key, o, s)
   s.per, s.drain, s.full = tonumber(ARGV[o]), tonumber(ARGV[o + 1]), tonumber(ARGV[o + 2])
   s.level = 0
@@ -14,12 +19,12 @@ local function bucket_look(key, o, s)
       level = math.ceil(level / per * s.per)
     end
     level = level - (now - at) * s.drain
-    if level > s.full then
+    if now < at and level > s.full then
       level, s.heal = s.full, true
     end
     s.level = math.max(level, 0)
   end
-  s.room = math.floor((s.full - s.level) / s.per)
+  bucket_room(s)
 end
 
 local function bucket_put(key, s, level)
@@ -29,7 +34,7 @@ local function bucket_put(key, s, level)
   else
     redis.call('SET', key, struct.pack('<ddd', s.level, now, s.per), 'PX', math.ceil(s.level / s.drain / 1000) + 1)
   end
-  s.room = math.floor((s.full - s.level) / s.per)
+  bucket_room(s)
 end
 
 local function bucket_back(key, o, s, n, stamp)

@@ -14,14 +14,14 @@ if v then
     level = math.ceil(level / kept * per)
   end
   level = level - (now - at) * drain
-  if level > full then
+  if now < at and level > full then
     level, heal = full, true
   elseif level < 0 then
     level = 0
   end
 end
 
-local room = math.floor((full - level) / per)
+local room = math.max(math.floor((full - level) / per), 0)
 local take = n
 if room < n then
   take = ARGV[2] == 'some' and room or 0

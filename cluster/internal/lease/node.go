@@ -55,6 +55,18 @@ func (n *Node) SetNodes(now time.Duration, nodes int) {
 	}
 }
 
+// SetConfig has the node go by other figures from now on. What it may use shrinks with the limit at once, and grows with the next
+// reply.
+func (n *Node) SetConfig(now time.Duration, c *Config) {
+	part := min(c.Rate/n.cfg.Rate, 1)
+	n.cfg, n.due = c, min(n.due, now)
+	n.Alone.set(now, n.without(), 0)
+	if n.leased {
+		n.has *= part
+		n.Bucket.set(now, n.lease(n.has, n.expiry), 0)
+	}
+}
+
 // without returns the terms of a node that has no lease and nothing to hold.
 func (n *Node) without() *Terms {
 	switch n.cfg.Loss {

@@ -1,0 +1,72 @@
+package cluster
+
+import "fmt"
+
+// A ruleSet is what a Limit goes by until its rules are changed. It is immutable.
+type ruleSet struct {
+	rules     []Rule
+	args      [][figures]int64
+	calendars []*calendarEnds // nil for rules without
+}
+
+func newRuleSet(rules []Rule) *ruleSet {
+	s := &ruleSet{rules: append([]Rule(nil), rules...)}
+	for _, r := range s.rules {
+		var ends *calendarEnds
+		if r.kind == calendarKind {
+			ends = &calendarEnds{rule: r}
+		}
+		s.args, s.calendars = append(s.args, r.args()), append(s.calendars, ends)
+	}
+	return s
+}
+
+func validateRules(what string, rules []Rule) error {
+	for i, r := range rules {
+		if err := r.validate(); err != nil {
+			return fmt.Errorf("cluster: %s: Rules[%d]: %w", what, i, err)
+		}
+	}
+	return nil
+}
+
+// rules returns what is in force.
+func (l *Limit) rules() []Rule {
+	if s := l.set.Load(); s != nil {
+		return s.rules
+	}
+	return nil
+}
+
+// SetRules changes the rules of all keys, as far as this process decides it, from its next call on: as many rules as there are,
+// each of the kind and name that it has. Tokens that were taken stay taken: a greater limit adds the difference, a smaller one
+// leaves at least none; of a [SlidingWindow] whose sub-windows get another length, they count as taken now. The error names what
+// cannot be right, and then nothing has changed.
+//
+// Each process applies its own rules. While they differ, the greatest counts for what all let through together; only for a
+// [SlidingWindow] whose sub-windows differ it may be less than the smallest, since each change counts all as taken now. To change
+// a key for all processes in one call, keep its rule in Redis: see [Limit.SetRule], which goes before these.
+//
+// An [Allowance] follows its Limit; what it fetched before is good for as long as it was.
+func (l *Limit) SetRules(rules ...Rule) error {
+	old := l.rules()
+	if len(rules) != len(old) {
+		return fmt.Errorf("cluster: Limit: SetRules: Rules must be %d, as before, got %d", len(old), len(rules))
+	}
+	for i, r := range rules {
+		if r.kind != old[i].kind || r.name != old[i].name {
+			return fmt.Errorf("cluster: Limit: SetRules: Rules[%d] must be of the kind and name of %q, got %q", i, old[i].String(), r.String())
+		}
+	}
+	if err := validateRules("Limit: SetRules", rules); err != nil {
+		return err
+	}
+	l.mu.Lock() // so that the shares and the rules are of the same change
+	defer l.mu.Unlock()
+	if err := l.loss.change(rules); err != nil {
+		return fmt.Errorf("cluster: Limit: SetRules: %w", err)
+	}
+	l.set.Store(newRuleSet(rules))
+	l.memory.forgetAll()
+	return nil
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/redistest"
+	"github.com/spillway-go/spillway/limiter"
+)
+
+// A limit is changed in all processes while they run: a smaller one holds at once, and three intervals later each has its share.
+func TestQuotaSetLimit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	f := &quotaFleet{t: t, rate: 2000, burst: 200}
+	for _, d := range skewedDemand(3, 6000) {
+		o := steadyOptions(clientOf(t, s.Addr()), 2000)
+		o.Burst = 200
+		f.join(o, d)
+	}
+	f.run(700 * time.Millisecond)
+	for _, rate := range []int{500, 3000} {
+		before := f.rate
+		f.rate, f.burst = float64(rate), float64(rate)/10
+		for _, q := range f.quotas {
+			require.NoError(t, q.SetLimit(limiter.Per(rate, time.Second), rate/10))
+		}
+		began := time.Now()
+		got := total(f.run(600*time.Millisecond)) * 0.6
+		require.LessOrEqual(t, got, f.rate*time.Since(began).Seconds()+max(f.burst, before/10)+4, "from %v to %d", before, rate)
+		got = total(f.run(400 * time.Millisecond))
+		t.Logf("%d: %.0f", rate, got)
+		require.GreaterOrEqual(t, got, 0.7*f.rate)
+		require.LessOrEqual(t, got, 1.05*f.rate+f.burst/0.4+4)
+	}
+	name, limit, _, window, _ := f.quotas[0].Quota(time.Now(), spillway.Request{Key: "k"})
+	require.Equal(t, "quota", name)
+	require.EqualValues(t, 300, limit)
+	require.Equal(t, 100*time.Millisecond, window)
+}
+
+// The rules of NewQuota hold for a change, and one that breaks them changes nothing. A limit that becomes too small for leases is
+// decided in Redis from then on.
+func TestQuotaSetLimitValidates(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second)})
+	for want, rate := range map[string]limiter.Rate{
+		"cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got -1": {Tokens: -1, Per: time.Second},
+		"cluster: Quota: Rate.Per must be positive, got 0s":           {Tokens: 5},
+	} {
+		require.EqualError(t, q.SetLimit(rate, 0), want)
+	}
+	require.EqualError(t, q.SetLimit(limiter.Per(5, time.Second), -7), "cluster: Quota: Burst must be in 1..2^52/1000, got -7")
+	require.EqualValues(t, 1000, q.burst())
+	require.Error(t, new(Quota).SetLimit(limiter.Rate{}, 0))
+	require.NoError(t, q.SetLimit(limiter.Per(3, time.Hour), 0))
+	admitted := 0
+	until(t, "the lease to be given back", func() bool {
+		if admit(q, "k") == nil {
+			admitted++
+		}
+		return q.Stats().Leased == 0
+	})
+	require.LessOrEqual(t, admitted, 30, "what is left of a bucket fits into the new one")
+	r, err := q.Take(t.Context(), "k", 3)
+	require.NoError(t, err)
+	require.Equal(t, FromRedis, r.Source)
+	_, err = q.Take(t.Context(), "k", 4)
+	var ce *limiter.CostError
+	require.ErrorAs(t, err, &ce)
+}
+
+// The zero Quota still answers.
+func TestZeroQuota(t *testing.T) {
+	q := new(Quota)
+	_, err := q.Take(t.Context(), "k", 1)
+	require.Error(t, err)
+	r, err := q.Take(t.Context(), "k", 0)
+	require.NoError(t, err)
+	require.True(t, r.Allowed)
+}
