@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +22,9 @@ const (
 
 // child returns what this process is to do if it was started by start.
 func child() (run func() error, ok bool) {
+	if os.Getenv(childEnv) != "" {
+		signal.Ignore(os.Interrupt, syscall.SIGTERM) // they often come to all; the parent ends, and with it its children
+	}
 	switch os.Getenv(childEnv) {
 	case "server":
 		return serve, true

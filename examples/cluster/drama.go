@@ -2,17 +2,16 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
 )
 
-// A phase is a time in which nothing is done to servers or Redis.
+// A phase is a time that begins with something done to servers or Redis.
 type phase struct {
 	name     string
 	from, to time.Time
-	offered  []float64 // requests per second, after settling
-	errors   int
 }
 
 // A drama is one run.
@@ -22,10 +21,11 @@ type drama struct {
 	redis  *database
 	nodes  []*node
 	phases []phase
+	strip  strip
 }
 
-// drama starts everything, takes it away and gives it back, and stops everything.
-func (s settings) drama() (*drama, error) {
+// drama starts everything, takes it away and gives it back, and stops everything. Meanwhile it draws what happens.
+func (s settings) drama(out io.Writer) (*drama, error) {
 	redis, err := openRedis(s.redis)
 	if err != nil {
 		return nil, err
@@ -34,27 +34,35 @@ func (s settings) drama() (*drama, error) {
 	d.version = fmt.Sprintf("example-%d-%d", os.Getpid(), time.Now().UnixNano())
 	defer d.close()
 	for i, part := range demands {
-		n := &node{name: fmt.Sprint("server ", i+1), demand: part * float64(s.rate), admitted: map[int64]int{}}
+		n := &node{name: fmt.Sprint("server ", i+1), demand: part * float64(s.rate), moments: map[int64]moment{}}
 		d.nodes = append(d.nodes, n)
 		if err := n.start(d); err != nil {
 			return nil, err
 		}
 	}
 	time.Sleep(500 * time.Millisecond) // connections
-	d.act("steady")
-	d.nodes[0].kill()
-	d.act("server killed")
-	if !redis.foreign {
-		redis.kill()
-		d.act("redis killed")
-		if err := redis.start(); err != nil {
+	d.strip.begin(out, d)
+	busiest := d.nodes[0]
+	lost, story := redis.lost()
+	for _, a := range []struct {
+		name, about string
+		do          func() error
+	}{
+		{"steady", "three servers", func() error { return nil }},
+		{"server killed", "server 1 is killed, and its clients are gone", func() error { busiest.kill(); return nil }},
+		{lost, story, redis.kill},
+		{"restored", "Redis is back, and server 1", func() error {
+			if err := redis.start(); err != nil {
+				return err
+			}
+			return busiest.start(d)
+		}},
+	} {
+		d.strip.say(a.about)
+		if err := d.act(a.name, a.do); err != nil {
 			return nil, err
 		}
 	}
-	if err := d.nodes[0].start(d); err != nil {
-		return nil, err
-	}
-	d.act("restored")
 	return d, nil
 }
 
@@ -64,28 +72,23 @@ func (d *drama) close() {
 		all.Go(n.stop)
 	}
 	all.Wait()
-	d.redis.kill()
+	d.redis.close()
 }
 
 // settle is how long after a change what is let through counts for the averages.
 func (d *drama) settle() time.Duration { return min(d.phase/3, 2*time.Second) }
 
-// act lets a phase pass.
-func (d *drama) act(name string) {
+// act does something and lets a phase pass, and the time that servers take to tell what they did.
+func (d *drama) act(name string, do func() error) error {
 	p := phase{name: name, from: time.Now()}
-	time.Sleep(d.settle())
-	before := make([]load, len(d.nodes))
-	for i, n := range d.nodes {
-		before[i] = n.load()
+	if err := do(); err != nil {
+		return err
 	}
-	began := time.Now()
-	time.Sleep(d.phase - time.Since(p.from))
-	for i, n := range d.nodes {
-		p.offered = append(p.offered, float64(n.load().sent-before[i].sent)/time.Since(began).Seconds())
+	p.to = p.from.Add(d.phase)
+	for time.Now().Before(p.to.Add(3 * window)) {
+		time.Sleep(window / 2)
+		d.strip.draw(min(windowOf(time.Now().Add(-2*window)), windowOf(p.to)))
 	}
-	for _, n := range d.nodes {
-		p.errors += n.takeErrors()
-	}
-	p.to = time.Now()
 	d.phases = append(d.phases, p)
+	return nil
 }

@@ -40,27 +40,30 @@ func windows(from, to time.Time) (first, end int64) {
 }
 
 func (d *drama) figuresOf(p *phase) phaseFigures {
-	f := phaseFigures{Phase: p.name, Errors: p.errors, shares: make([]float64, len(d.nodes))}
+	f := phaseFigures{Phase: p.name, shares: make([]float64, len(d.nodes))}
 	first, end := windows(p.from, p.to)
 	settled, _ := windows(p.from.Add(d.settle()), p.to)
+	seconds := float64(end-settled) * window.Seconds()
+	offered := make([]float64, len(d.nodes))
 	worst := 0
 	for w := first; w < end; w++ {
 		sum := 0
 		for i, n := range d.nodes {
-			admitted := n.in(w)
-			sum += admitted
+			m := n.in(w)
+			sum += m.admitted
+			f.Errors += m.errors
 			if w >= settled {
-				f.shares[i] += float64(admitted)
+				f.shares[i] += float64(m.admitted) / seconds
+				offered[i] += float64(m.sent) / seconds
 			}
 		}
 		worst = max(worst, sum)
 	}
 	total := 0.0
-	for i := range f.shares {
-		f.shares[i] /= float64(end-settled) * window.Seconds()
-		total += f.shares[i]
+	for _, s := range f.shares {
+		total += s
 	}
-	f.fair = maxMin(p.offered, float64(d.rate))
+	f.fair = maxMin(offered, float64(d.rate))
 	f.OfLimit = round(total/float64(d.rate), 4)
 	f.Worst = round(float64(worst)/(float64(d.rate)*window.Seconds()), 3)
 	f.Jain = round(jain(f.shares, f.fair), 4)
@@ -109,17 +112,58 @@ func round(x float64, digits int) float64 {
 }
 
 func (f figures) print(out io.Writer) {
-	fmt.Fprintf(out, "%-22s %9s %12s %7s %7s   %s\n", "phase", "of limit", "worst 100ms", "Jain", "errors", "let through per second (fair share)")
+	fmt.Fprintf(out, "\n%-14s %9s %12s %7s %7s   %s\n", "phase", "of limit", "worst 100ms", "Jain", "errors",
+		"each server per second (its fair share)")
 	for _, p := range f.Phases {
-		fmt.Fprintf(out, "%-22s %8.1f%% %11.0f%% %7.4f %7d  ", p.Phase, 100*p.OfLimit, 100*p.Worst, p.Jain, p.Errors)
+		fmt.Fprintf(out, "%-14s %8.1f%% %11.0f%% %7.4f %7d  ", p.Phase, 100*p.OfLimit, 100*p.Worst, p.Jain, p.Errors)
 		for i := range p.shares {
-			fmt.Fprintf(out, " %5.0f (%.0f)", p.shares[i], p.fair[i])
+			fmt.Fprintf(out, " %12s", fmt.Sprintf("%.0f (%.0f)", p.shares[i], p.fair[i]))
 		}
 		fmt.Fprintln(out)
 	}
 }
 
-// page draws the run.
+// charts draw the run.
+func (d *drama) charts() []report.Chart {
+	shares := report.Chart{Title: "Let through by each server", Unit: "requests/s", Height: 260}
+	total := report.Chart{Title: "Let through by all", Unit: "requests/s", Height: 260, Marks: []report.Mark{{Y: float64(d.rate), Name: "limit"}}}
+	all := report.Line{Name: "let through", Role: report.First, Fill: true}
+	offered := report.Line{Name: "offered", Role: report.Bare}
+	failed := report.Line{Name: "errors", Role: report.Second}
+	for i, n := range d.nodes {
+		shares.Lines = append(shares.Lines, report.Line{Name: n.name, Role: report.RoleAt(i)})
+	}
+	begin := d.phases[0].from
+	first, end := windows(begin, d.phases[len(d.phases)-1].to)
+	for w := first; w < end; w++ {
+		var sum moment
+		for i, n := range d.nodes {
+			m := n.in(w)
+			sum = moment{sum.sent + m.sent, sum.errors + m.errors, sum.admitted + m.admitted}
+			y := math.NaN() // no server, no line
+			if m.sent+m.admitted > 0 {
+				y = float64(m.admitted) / window.Seconds()
+			}
+			shares.Lines[i].Y = append(shares.Lines[i].Y, y)
+		}
+		all.Y = append(all.Y, float64(sum.admitted)/window.Seconds())
+		offered.Y = append(offered.Y, float64(sum.sent)/window.Seconds())
+		failed.Y = append(failed.Y, float64(sum.errors)/window.Seconds())
+		total.X = append(total.X, float64(w-first)*window.Seconds())
+	}
+	total.Lines = []report.Line{offered, all, failed}
+	for i, p := range d.phases {
+		to := p.to
+		if i+1 < len(d.phases) {
+			to = d.phases[i+1].from
+		}
+		total.Bands = append(total.Bands, report.Band{From: p.from.Sub(begin).Seconds(), To: to.Sub(begin).Seconds(), Name: p.name})
+	}
+	shares.X, shares.Bands = total.X, total.Bands
+	return []report.Chart{total, shares}
+}
+
+// page shows the run.
 func (d *drama) page(f figures) *report.Page {
 	table := &report.Table{Head: []string{"phase", "of the limit", "worst 100 ms", "Jain", "errors"}}
 	for _, p := range f.Phases {
@@ -128,39 +172,16 @@ func (d *drama) page(f figures) *report.Page {
 			fmt.Sprintf("%.4f", p.Jain), fmt.Sprint(p.Errors),
 		})
 	}
-	shares := report.Chart{Title: "Let through by each server", Unit: "requests/s", Height: 260}
-	total := report.Chart{Title: "Let through by all", Unit: "requests/s", Marks: []report.Mark{{Y: float64(d.rate), Name: "limit"}}, Max: 1.6 * float64(d.rate)}
-	all := report.Line{Name: "all servers", Role: report.First, Fill: true}
-	for i, n := range d.nodes {
-		shares.Lines = append(shares.Lines, report.Line{Name: n.name, Role: report.RoleAt(i)})
-	}
-	first, _ := windows(d.phases[0].from, d.phases[0].to)
-	_, end := windows(d.phases[0].from, d.phases[len(d.phases)-1].to)
-	for w := first; w < end; w++ {
-		sum := 0.0
-		for i, n := range d.nodes {
-			y := float64(n.in(w)) / window.Seconds()
-			shares.Lines[i].Y = append(shares.Lines[i].Y, y)
-			sum += y
-		}
-		all.Y = append(all.Y, sum)
-		total.X = append(total.X, float64(w-first)*window.Seconds())
-	}
-	total.Lines = []report.Line{all}
-	for _, p := range d.phases {
-		total.Bands = append(total.Bands, report.Band{
-			From: p.from.Sub(d.phases[0].from).Seconds(), To: p.to.Sub(d.phases[0].from).Seconds(), Name: p.name,
-		})
-	}
-	shares.X, shares.Bands = total.X, total.Bands
+	charts := d.charts()
 	return &report.Page{
 		Title:    "One limit, three servers",
 		Lead:     fmt.Sprintf("Three server processes share %d requests per second by leases from Redis. They are offered 5, 3.5 and 1 parts of more than twice that. The busiest is killed, then Redis, and both come back.", d.rate),
-		Sections: []report.Section{{Table: table, Charts: []report.Chart{total, shares}}},
+		Sections: []report.Section{{Table: table, Charts: charts}},
 		Notes: []string{
-			fmt.Sprintf("Averages and Jain's index leave out the first %v of each phase; the worst 100 ms and the errors do not.", d.settle()),
+			fmt.Sprintf("Averages and Jain's index leave out the first %v of each phase; the worst 100 ms and the errors do not.", d.settle().Round(window)),
 			"A burst of 50 ms worth of requests is allowed, so 100 ms may hold 150 % of the limit. Requests are counted by the servers, in tenths of a second of the clock.",
 			"A Redis that comes back empty gives a server without a lease one more burst and 5 % of the rate, so once, 100 ms may hold 205 %.",
+			"Servers look for a Redis that was away more and more seldom. Until the others have found it again, they keep to their last grants, and the server that was started anew has those 5 %.",
 			"What was under way to the server when it was killed is not counted: its clients are gone with it.",
 		},
 	}

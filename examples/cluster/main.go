@@ -16,7 +16,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-go/spillway/internal/report"
 )
@@ -50,23 +53,14 @@ func exit(err error) {
 }
 
 func run(args []string, out io.Writer) error {
-	var s settings
-	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
-	seconds := flags.Float64("seconds", 6, "length of each phase, 2..600")
-	flags.IntVar(&s.rate, "rate", 1000, "requests per second that all servers together let through, 100..20000")
-	flags.StringVar(&s.redis, "redis", "", "`ADDRESS` of a Redis to use instead of one of its own, which then is not killed")
-	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
-	flags.StringVar(&s.page, "report", "", "`FILE` to write a page with charts to")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	s, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if s.rate < 100 || s.rate > 20_000 || !(*seconds >= 2 && *seconds <= 600) {
-		return fmt.Errorf("-rate must be in 100..20000 and -seconds in 2..600, got %d and %v", s.rate, *seconds)
-	}
-	s.phase = time.Duration(*seconds * float64(time.Second))
-	show, err := s.drama()
+	redis.SetLogger(quiet{}) // what does not answer is told by errors
+	show, err := s.drama(out)
 	if err != nil {
 		return err
 	}
@@ -85,6 +79,32 @@ func run(args []string, out io.Writer) error {
 		return nil
 	}
 	return write(show.page(figures), s.page)
+}
+
+func parse(args []string) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	seconds := flags.Float64("seconds", 6, "length of each phase, 2..600; the last may take 4 to look restored")
+	flags.IntVar(&s.rate, "rate", 1000, "requests per second that all servers together let through, 100..20000")
+	flags.StringVar(&s.redis, "redis", "", "`ADDRESS` of a Redis to use instead of one of its own; it is cut off instead of killed")
+	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
+	flags.StringVar(&s.page, "report", "", "`FILE` to write a page with charts to")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if s.rate < 100 || s.rate > 20_000 || !(*seconds >= 2 && *seconds <= 600) {
+		return s, fmt.Errorf("-rate must be in 100..20000 and -seconds in 2..600, got %d and %v", s.rate, *seconds)
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	for _, name := range []string{s.json, s.page} {
+		if _, err := os.Stat(filepath.Dir(name)); err != nil { // and not at the end of the show
+			return s, err
+		}
+	}
+	s.phase = time.Duration(*seconds * float64(time.Second))
+	return s, nil
 }
 
 func write(page *report.Page, name string) error {

@@ -18,14 +18,14 @@ type node struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu       sync.Mutex
-	admitted map[int64]int // by window
-	met      load
+	mu      sync.Mutex
+	moments map[int64]moment // by window; guarded by mu
 }
 
-// A load is what clients have met so far.
-type load struct {
-	sent, served, refused, errors int
+// A moment is what happened in one window.
+type moment struct {
+	sent, errors int // by the clients
+	admitted     int // by the server
 }
 
 // start starts the server and its clients.
@@ -39,9 +39,7 @@ func (n *node) start(d *drama) error {
 		for p.lines.Scan() {
 			var t tally
 			if json.Unmarshal(p.lines.Bytes(), &t) == nil {
-				n.mu.Lock()
-				n.admitted[t.Window] += t.Admitted
-				n.mu.Unlock()
+				n.count(t.Window, moment{admitted: t.Admitted})
 			}
 		}
 	})
@@ -106,46 +104,30 @@ func (n *node) ask(ctx context.Context, client *http.Client, url string) {
 	if err != nil {
 		return
 	}
+	n.count(windowOf(time.Now()), moment{sent: 1})
 	resp, err := client.Do(req)
-	status := 0
 	if err == nil {
-		status = resp.StatusCode
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests {
+			return
+		}
 	} else if ctx.Err() != nil {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.met.sent++
-	switch status {
-	case http.StatusOK:
-		n.met.served++
-	case http.StatusTooManyRequests:
-		n.met.refused++
-	default:
-		n.met.errors++
-	}
+	n.count(windowOf(time.Now()), moment{errors: 1})
 }
 
-func (n *node) load() load {
+func (n *node) count(window int64, m moment) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.met
+	all := n.moments[window]
+	n.moments[window] = moment{all.sent + m.sent, all.errors + m.errors, all.admitted + m.admitted}
 }
 
-// takeErrors returns how many requests failed since it was last asked.
-func (n *node) takeErrors() int {
+// in returns what happened in a window.
+func (n *node) in(window int64) moment {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	failed := n.met.errors
-	n.met.errors = 0
-	return failed
-}
-
-// in returns what the server let through in a window.
-func (n *node) in(window int64) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.admitted[window]
+	return n.moments[window]
 }

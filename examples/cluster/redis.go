@@ -42,15 +42,20 @@ func keepRedis() error {
 // A database is the Redis of the run, at an address that stays the same.
 type database struct {
 	addr    string
-	foreign bool
+	relay   *relay // to a Redis of somebody else, which is cut off and not killed
 	process *process
 }
 
-// openRedis starts a server, or uses the one at addr.
+// openRedis starts a server, or a relay to the one at addr.
 func openRedis(addr string) (*database, error) {
 	if addr != "" {
-		d := &database{addr: addr, foreign: true}
-		return d, d.answers()
+		if err := answers(addr, 2*time.Second); err != nil {
+			return nil, err
+		}
+		d := &database{relay: &relay{to: addr}}
+		err := d.relay.open()
+		d.addr = d.relay.addr
+		return d, err
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, errNoRedis
@@ -66,7 +71,11 @@ func openRedis(addr string) (*database, error) {
 	return d, d.start()
 }
 
+// start starts the server, or passes connections on to it again.
 func (d *database) start() error {
+	if d.relay != nil {
+		return d.relay.open()
+	}
 	_, port, err := net.SplitHostPort(d.addr)
 	if err != nil {
 		return err
@@ -78,14 +87,38 @@ func (d *database) start() error {
 	if d.process, _, err = start("redis", redisOrders{n}); err != nil {
 		return err
 	}
-	return d.answers()
+	return answers(d.addr, 10*time.Second)
 }
 
-// answers waits until Redis answers.
-func (d *database) answers() error {
-	client := redis.NewClient(&redis.Options{Addr: d.addr, MaxRetries: -1})
+// kill ends a server of our own, with all that it knew, or cuts off that of somebody else.
+func (d *database) kill() error {
+	d.close()
+	return nil
+}
+
+func (d *database) close() {
+	if d.relay != nil {
+		d.relay.cut()
+	}
+	if d.process != nil {
+		d.process.stop(new(sync.WaitGroup))
+		d.process = nil
+	}
+}
+
+// lost names the phase in which Redis does not answer, and tells what happens then.
+func (d *database) lost() (phase, story string) {
+	if d.relay != nil {
+		return "redis cut off", "Redis is cut off: whoever asks it is refused a connection"
+	}
+	return "redis killed", "Redis is killed, and what it knew is lost"
+}
+
+// answers waits until a Redis answers.
+func answers(addr string, patience time.Duration) error {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		err := client.Ping(ctx).Err()
@@ -94,16 +127,8 @@ func (d *database) answers() error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("redis at %s: %w", d.addr, err)
+			return fmt.Errorf("redis at %s: %w", addr, err)
 		case <-time.After(10 * time.Millisecond):
 		}
-	}
-}
-
-// kill ends a server of our own, with all that it knew.
-func (d *database) kill() {
-	if d.process != nil {
-		d.process.stop(new(sync.WaitGroup))
-		d.process = nil
 	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -76,20 +78,20 @@ func serve() error {
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(l) }()
 	go func() { untilParentEnds(); failed <- nil }()
-	out := json.NewEncoder(os.Stdout)
 	for {
 		select {
 		case err := <-failed:
-			return err
+			return errors.Join(err, counts.tell(os.Stdout, math.MaxInt64))
 		case <-time.After(window / 2):
-			for _, t := range counts.before(time.Now().UnixNano() / int64(window)) {
-				if err := out.Encode(t); err != nil {
-					return err
-				}
+			if err := counts.tell(os.Stdout, windowOf(time.Now())); err != nil {
+				return err
 			}
 		}
 	}
 }
+
+// windowOf returns the window that holds a time.
+func windowOf(t time.Time) int64 { return t.UnixNano() / int64(window) }
 
 // quiet is a logger of the client that says nothing.
 type quiet struct{}
@@ -103,22 +105,24 @@ type counter struct {
 }
 
 func (c *counter) ServeHTTP(http.ResponseWriter, *http.Request) {
-	w := time.Now().UnixNano() / int64(window)
+	w := windowOf(time.Now())
 	c.mu.Lock()
 	c.by[w]++
 	c.mu.Unlock()
 }
 
-// before takes out the windows that are over.
-func (c *counter) before(now int64) []tally {
+// tell writes what was let through in windows before now, once.
+func (c *counter) tell(out io.Writer, now int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []tally
 	for w, n := range c.by {
-		if w < now {
-			out = append(out, tally{w, n})
-			delete(c.by, w)
+		if w >= now {
+			continue
 		}
+		if err := json.NewEncoder(out).Encode(tally{w, n}); err != nil {
+			return err
+		}
+		delete(c.by, w)
 	}
-	return out
+	return nil
 }
