@@ -80,64 +80,6 @@ func TestInvalidDeadlineIsNamed(t *testing.T) {
 	}
 }
 
-func TestTimeoutHeader(t *testing.T) {
-	for _, c := range []struct {
-		value string
-		unit  time.Duration
-		want  time.Duration
-	}{
-		{"2", time.Second, 2 * time.Second},
-		{"1.5", time.Second, 1500 * ms},
-		{".25", time.Second, 250 * ms},
-		{"3.", time.Second, 3 * time.Second},
-		{"1500", ms, 1500 * ms},
-		{"2H", 0, 2 * time.Hour},
-		{"2M", 0, 2 * time.Minute},
-		{"5S", 0, 5 * time.Second},
-		{"100m", 0, 100 * ms},
-		{"100u", 0, 100 * time.Microsecond},
-		{"100n", 0, 100},
-		{"100m", time.Second, 100 * ms},
-		{"99999999H", 0, 365 * 24 * time.Hour},
-		{"99999999999999999999999999999999", time.Second, 365 * 24 * time.Hour},
-		{"999999999999999999999999999999999", time.Second, 0},
-		{"100", 0, 0},
-		{"0", time.Second, 0},
-		{"0S", 0, 0},
-		{"", time.Second, 0},
-		{"S", time.Second, 0},
-		{".", time.Second, 0},
-		{"-1", time.Second, 0},
-		{"+1", time.Second, 0},
-		{"1e3", time.Second, 0},
-		{"1.2.3", time.Second, 0},
-		{" 1", time.Second, 0},
-		{"NaN", time.Second, 0},
-		{"inf", time.Second, 0},
-		{"150ms", time.Second, 0},
-		{"soon", time.Second, 0},
-	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("X-Request-Timeout", c.value)
-		require.Equal(t, c.want, httpgate.TimeoutHeader("x-request-timeout", c.unit)(r), "%q in %v", c.value, c.unit)
-	}
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	require.Zero(t, httpgate.TimeoutHeader("X-Request-Timeout", time.Second)(r), "no header")
-}
-
-func FuzzTimeoutHeader(f *testing.F) {
-	f.Add("1.5S", int64(time.Second))
-	f.Fuzz(func(t *testing.T, value string, unit int64) {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("T", value)
-		d := httpgate.TimeoutHeader("T", time.Duration(unit))(r)
-		require.LessOrEqual(t, d, 365*24*time.Hour)
-		if unit >= 0 {
-			require.GreaterOrEqual(t, d, time.Duration(0))
-		}
-	})
-}
-
 func TestRefusesAtOnceWhatCannotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
@@ -215,86 +157,6 @@ func TestTimeoutOfTheClientEndsNothing(t *testing.T) {
 		}}, p).Handler(&slowly{takes: 100 * ms})
 		require.Equal(t, http.StatusOK, saying(h, "X-Request-Timeout", "0.001"))
 		require.Equal(t, []spillway.Outcome{spillway.Success}, p.Outcomes())
-	})
-}
-
-func TestRoutesAreJudgedApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
-			Route:     func(r *http.Request) string { return r.Header.Get("Route") },
-			MaxRoutes: 2,
-		}})
-		takes := map[string]time.Duration{"": 100 * ms, "slow": 100 * ms, "quick": ms, "third": 100 * ms}
-		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			time.Sleep(takes[r.Header.Get("Route")])
-		}))
-		for _, route := range []string{"slow", "", "quick", "third"} {
-			teachRoute(h, route)
-		}
-		for _, c := range []struct {
-			route string
-			want  int
-		}{{"slow", 503}, {"", 200}, {"quick", 200}, {"third", 200}} { // slow comes first: later it might be a probe
-			ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
-			defer cancel()
-			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-			r.Header.Set("Route", c.route)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			require.Equal(t, c.want, w.Code, "route %q", c.route)
-		}
-	})
-}
-
-// A route that fails at once is not quick.
-func TestFailuresTeachNothing(t *testing.T) {
-	for _, status := range []int{404, 429, 500, 503} {
-		synctest.Test(t, func(t *testing.T) {
-			next := &slowly{takes: 100 * ms}
-			m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
-			h := m.Handler(next)
-			teach(h)
-			next.takes, next.status = 0, status
-			for range 100 {
-				serve(h, "/")
-			}
-			require.Equal(t, http.StatusServiceUnavailable, within(t, h, 90*ms), status)
-			require.Equal(t, int64(1), m.Stats().TooLate, status)
-		})
-	}
-}
-
-// A service is too slow for all of its clients, so that none of its requests succeeds.
-func TestLearnsFromRequestsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		next := &slowly{takes: 200 * ms}
-		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
-		h := m.Handler(next)
-		for range 1000 {
-			within(t, h, 50*ms)
-		}
-		require.Less(t, next.ran.Load(), int64(100))
-		require.Equal(t, 1000-next.ran.Load(), m.Stats().TooLate)
-	})
-}
-
-func TestNoticesThatTheServiceIsQuickAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		next := &slowly{takes: 200 * ms}
-		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{Route: oneRoute}})
-		h := m.Handler(next)
-		teach(h)
-		next.takes = 5 * ms
-		refused := 0
-		for range 10_000 {
-			time.Sleep(ms)
-			if within(t, h, 20*ms) == http.StatusServiceUnavailable {
-				refused++
-			}
-		}
-		require.Greater(t, refused, 1000)
-		require.Equal(t, http.StatusOK, within(t, h, 20*ms))
-		require.Less(t, refused, 9000)
 	})
 }
 
@@ -421,18 +283,4 @@ func ExampleDeadline() {
 
 	fmt.Println(status(gated, "/report/7"))
 	// Output: 200
-}
-
-func ExampleTimeoutHeader() {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set("X-Request-Timeout", "1.5")
-	r.Header.Set("Connect-Timeout-Ms", "200")
-	r.Header.Set("Grpc-Timeout", "100m")
-	fmt.Println(httpgate.TimeoutHeader("X-Request-Timeout", time.Second)(r))
-	fmt.Println(httpgate.TimeoutHeader("Connect-Timeout-Ms", time.Millisecond)(r))
-	fmt.Println(httpgate.TimeoutHeader("Grpc-Timeout", 0)(r))
-	// Output:
-	// 1.5s
-	// 200ms
-	// 100ms
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +158,7 @@ func (b stuckBody) Read([]byte) (int, error) {
 	<-b.ctx.Done()
 	return 0, b.ctx.Err()
 }
+
 func (stuckBody) Close() error { return nil }
 
 func respondingStuck(r *http.Request) (*http.Response, error) {
@@ -262,46 +262,6 @@ func TestLatencyLastsToTheEndOfTheBody(t *testing.T) {
 	}
 }
 
-func TestHostKeyIsNormalised(t *testing.T) {
-	for address, want := range map[string]string{
-		"http://example.com/":              "example.com",
-		"http://EXAMPLE.com/":              "example.com",
-		"http://example.com:80/":           "example.com",
-		"https://example.com:443/":         "example.com",
-		"HTTPS://Example.COM:443/":         "example.com",
-		"http://example.com:443/":          "example.com:443",
-		"https://example.com:80/":          "example.com:80",
-		"http://example.com:8080/":         "example.com:8080",
-		"http://example.com./":             "example.com",
-		"http://example.com.:80/":          "example.com",
-		"http://example.com.:8080/":        "example.com:8080",
-		"http://example.com:/":             "example.com",
-		"http://user:pw@example.com/":      "example.com",
-		"http://[::1]/":                    "[::1]",
-		"http://[::1]:80/":                 "[::1]",
-		"http://[FE80::80]/":               "[fe80::80]",
-		"https://[::1]:8443/":              "[::1]:8443",
-		"http://127.0.0.1:8080/path?q=:80": "127.0.0.1:8080",
-	} {
-		p := &gatetest.Recorder{}
-		u, err := url.Parse(address)
-		require.NoError(t, err)
-		_, err = transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(&http.Request{URL: u})
-		require.NoError(t, err)
-		require.Equal(t, want, p.Requests()[0].Key, address)
-	}
-}
-
-func FuzzHostKey(f *testing.F) {
-	f.Add("http", "Example.com.:80")
-	f.Add("https", "[::1]:443")
-	f.Fuzz(func(t *testing.T, scheme, host string) {
-		once := httpgate.HostKey(&http.Request{URL: &url.URL{Scheme: scheme, Host: host}})
-		require.Equal(t, strings.ToLower(once), once)
-		require.LessOrEqual(t, len(once), 3*len(host)) // lower case may take more bytes
-	})
-}
-
 func TestTransportRequestOptionDecides(t *testing.T) {
 	p := &gatetest.Recorder{}
 	_, err := transport(t, responding(http.StatusOK, http.NoBody), &httpgate.TransportOptions{
@@ -312,118 +272,4 @@ func TestTransportRequestOptionDecides(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "POST server.test", p.Requests()[0].Key)
 	require.Equal(t, spillway.Critical, p.Requests()[0].Priority)
-}
-
-func TestRetryAfterOfAServer(t *testing.T) {
-	now := time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
-	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
-	for _, c := range []struct {
-		value, date string
-		want        time.Duration
-	}{
-		{"", "", 0},
-		{"0", "", 0},
-		{"120", "", 2 * time.Minute},
-		{"0120", "", 2 * time.Minute},
-		{"-1", "", 0},
-		{"+1", "", 0},
-		{"1.5", "", 0},
-		{"abc", "", 0},
-		{"12 ", "", 0},
-		{"99999999999", "", 24 * time.Hour},
-		{strings.Repeat("9", 1000), "", 24 * time.Hour},
-		{date(time.Minute), "", time.Minute},
-		{date(-time.Minute), "", 0},
-		{date(1000 * time.Hour), "", 24 * time.Hour},
-		{date(time.Hour), date(time.Hour - time.Minute), time.Minute}, // the clock of the server is ahead
-		{date(time.Minute), "yesterday", time.Minute},
-		{"Fri, 31 Feb 2026 12:00:00 GMT", "", 0},
-	} {
-		h := http.Header{"Retry-After": {c.value}, "Date": {c.date}}
-		require.Equal(t, c.want, httpgate.RetryAfter(h, now), "%q, Date %q", c.value, c.date)
-	}
-	require.Zero(t, httpgate.RetryAfter(http.Header{}, now))
-	require.Zero(t, httpgate.RetryAfter(nil, now))
-}
-
-func FuzzRetryAfterOfAServer(f *testing.F) {
-	for _, value := range []string{"120", "-1", "abc", "Fri, 21 Nov 2026 12:00:00 GMT", "99999999999999999999"} {
-		f.Add(value, value)
-	}
-	f.Fuzz(func(t *testing.T, value, date string) {
-		d := httpgate.RetryAfter(http.Header{"Retry-After": {value}, "Date": {date}}, time.Unix(1e9, 0))
-		require.GreaterOrEqual(t, d, time.Duration(0))
-		require.LessOrEqual(t, d, 24*time.Hour)
-	})
-}
-
-func TestRetryBudgetFollowsA6(t *testing.T) {
-	b, err := httpgate.NewRetryBudget(&httpgate.RetryBudgetOptions{MaxTokens: 10, TokenRatio: 0.1})
-	require.NoError(t, err)
-	require.True(t, b.Allow())
-	for range 4 {
-		b.Record(spillway.Failure)
-	}
-	require.True(t, b.Allow(), "6 of 10 left")
-	b.Record(spillway.Dropped)
-	require.False(t, b.Allow(), "5 of 10 left")
-	b.Record(spillway.Ignored)
-	require.False(t, b.Allow())
-	b.Record(spillway.Success)
-	require.InDelta(t, 5.1, b.Tokens(), 1e-9)
-	require.True(t, b.Allow())
-	for range 100 {
-		b.Record(spillway.Failure)
-	}
-	require.Zero(t, b.Tokens())
-	for range 1000 {
-		b.Record(spillway.Success)
-	}
-	require.InDelta(t, 10, b.Tokens(), 1e-9)
-}
-
-func TestInvalidRetryBudgetOptionsAreNamed(t *testing.T) {
-	nan := 0.0
-	nan /= nan
-	for want, o := range map[string]httpgate.RetryBudgetOptions{
-		"httpgate: MaxTokens: must be from 1 to 1000, got -1":          {MaxTokens: -1},
-		"httpgate: MaxTokens: must be from 1 to 1000, got 1001":        {MaxTokens: 1001},
-		"httpgate: TokenRatio: must be from 0.001 to 1000, got -0.1":   {TokenRatio: -0.1},
-		"httpgate: TokenRatio: must be from 0.001 to 1000, got 1001":   {TokenRatio: 1001},
-		"httpgate: TokenRatio: must be from 0.001 to 1000, got 0.0009": {TokenRatio: 0.0009},
-		"httpgate: TokenRatio: must be from 0.001 to 1000, got NaN":    {TokenRatio: nan},
-	} {
-		_, err := httpgate.NewRetryBudget(&o)
-		require.EqualError(t, err, want)
-	}
-	b, err := httpgate.NewRetryBudget(&httpgate.RetryBudgetOptions{MaxTokens: 1000, TokenRatio: 0.1239})
-	require.NoError(t, err)
-	b.Record(spillway.Failure)
-	b.Record(spillway.Success)
-	require.InDelta(t, 999.123, b.Tokens(), 1e-9, "three decimals count")
-
-	b, err = httpgate.NewRetryBudget(&httpgate.RetryBudgetOptions{TokenRatio: 1.001}) // 1.001 * 1000 < 1001
-	require.NoError(t, err)
-	b.Record(spillway.Failure)
-	b.Record(spillway.Failure)
-	b.Record(spillway.Success)
-	require.InDelta(t, 9.001, b.Tokens(), 1e-9)
-}
-
-func TestRetryBudgetHearsOfEveryCallOnce(t *testing.T) {
-	b, err := httpgate.NewRetryBudget(nil)
-	require.NoError(t, err)
-	o := &httpgate.TransportOptions{Budget: b}
-	for range 3 {
-		_, _ = transport(t, failing(errBroken), o).RoundTrip(outgoing(t.Context(), nil))
-	}
-	require.InDelta(t, 7, b.Tokens(), 1e-9)
-	res, err := transport(t, responding(http.StatusOK, newBody("text", io.EOF)), o).RoundTrip(outgoing(t.Context(), nil))
-	require.NoError(t, err)
-	require.InDelta(t, 7, b.Tokens(), 1e-9, "not over yet")
-	_, _ = io.ReadAll(res.Body)
-	res.Body.Close()
-	require.InDelta(t, 7.1, b.Tokens(), 1e-9)
-	_, _ = transport(t, unsent(t), o, refuser{errFull}).RoundTrip(outgoing(t.Context(), nil))
-	require.InDelta(t, 7.1, b.Tokens(), 1e-9, "a refusal of our own takes nothing")
 }
