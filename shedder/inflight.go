@@ -23,6 +23,10 @@ const (
 	cellBits = 4
 )
 
+// plenty is how many places have to be free for one look at the others to be enough: more than there are who can enter between
+// one's look and one's step.
+const plenty = 256
+
 // noLimit is a limit that nothing reaches.
 const noLimit = math.MaxInt64
 
@@ -37,11 +41,12 @@ func (c *crowd) enter(most int64) (at int, ok bool) {
 		c.cells[at].entered.Add(1)
 		return at, true
 	}
-	if c.size() >= most { // refusing only reads what those who run write
+	inside := c.size()
+	if inside >= most { // refusing only reads what those who run write
 		return at, false
 	}
 	c.cells[at].entered.Add(1)
-	if c.size() > most {
+	if most-inside < plenty && c.size() > most {
 		c.cells[at].entered.Add(-1)
 		return at, false
 	}
