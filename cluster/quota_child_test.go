@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type quotaOrders struct {
 	Addr   string
 	Rate   int
 	Demand float64
+	Weight float64 // 0 counts as 1
 }
 
 // quotaChild offers a demand to a quota, and prints every 100 ms how many requests were admitted since.
@@ -28,6 +30,7 @@ func quotaChild() error {
 	}
 	client := redis.NewClient(&redis.Options{Addr: o.Addr, MaxRetries: -1})
 	opts := steadyOptions(client, o.Rate)
+	opts.Weight = o.Weight
 	q, err := NewQuota(&opts)
 	if err != nil {
 		return err
@@ -83,4 +86,38 @@ func TestQuotaOfAKilledProcess(t *testing.T) {
 	t.Logf("two processes, a term and an interval later: %.0f", got)
 	require.InEpsilon(t, rate, total(got), 0.25)
 	require.Greater(t, jain(got, []float64{1, 1}), 0.98)
+}
+
+// Processes of different weights want more than there is: each gets its weighted max-min share, and what one does not want goes to
+// the others by their weights.
+func TestQuotaOfWeightedProcesses(t *testing.T) {
+	t.Parallel()
+	const rate = 2000
+	weights := []float64{1, 2, 4}
+	for name, c := range map[string]struct{ demands, shares []float64 }{
+		"all want more":  {[]float64{rate, rate, rate}, []float64{rate / 7.0, rate / 3.5, rate / 1.75}},
+		"one wants less": {[]float64{rate, rate, 500}, []float64{500, 1000, 500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			children := make([]*redistest.Child, len(weights))
+			for i, w := range weights {
+				children[i] = redistest.Spawn(t, "quota", quotaOrders{Addr: s.Addr(), Rate: rate, Demand: c.demands[i], Weight: w})
+			}
+			admittedBy(t, 10, children...)
+			for tries := 1; ; tries++ { // a machine that is busy for a second proves nothing
+				got := admittedBy(t, 10, children...)
+				off := 0.0
+				for i := range got {
+					off = max(off, math.Abs(got[i]/c.shares[i]-1))
+				}
+				t.Logf("%.0f, jain %.4f, off by at most %.1f %%", got, jain(got, c.shares), 100*off)
+				if jain(got, c.shares) >= 0.995 && off < 0.05 {
+					return
+				}
+				require.Less(t, tries, 5)
+			}
+		})
+	}
 }
