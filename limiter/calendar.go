@@ -18,6 +18,21 @@ const (
 	numCalendars
 )
 
+// The seconds since 1970 at which the years begin and end that calendars know: 1 to 9999.
+const (
+	firstSecond = -62135596800
+	lastSecond  = 253402300799
+)
+
+// civil returns t, or the nearest time that calendars know.
+func civil(t time.Time) time.Time {
+	sec := t.Unix()
+	if sec >= firstSecond && sec <= lastSecond {
+		return t
+	}
+	return time.Unix(min(max(sec, firstSecond), lastSecond), 0)
+}
+
 // A calendar finds the period around an instant in some time zone.
 type calendar struct {
 	every Calendar

@@ -24,6 +24,9 @@ func (c *clock) ns(t time.Time) int64 {
 	return min(max(int64(t.Sub(c.base)), -horizon), horizon) + horizon
 }
 
+// time returns the time of ns, within a horizon of the making of the limit.
+func (c *clock) time(ns int64) time.Time { return c.base.Add(time.Duration(ns - horizon)) }
+
 // now returns the ns of this moment, by the cheaper of the two ways to read a clock.
 func (c *clock) now() int64 {
 	return int64(c.elapsed()) + horizon

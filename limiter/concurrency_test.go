@@ -137,3 +137,23 @@ func raise(m *atomic.Int64, n int64) {
 type allowKey struct{ k *Keyed }
 
 func (a allowKey) Allow() bool { return a.k.Allow("key") }
+
+// What keys took while there was no room for limits of their own is not lost when it is given back without a ticket.
+func TestKeyedGivesBackWhatItHasLent(t *testing.T) {
+	k := newKeyed(t, newConcurrency(t, 2), 1)
+	require.True(t, k.Allow("own"))
+	require.True(t, k.Allow("a"))
+	require.True(t, k.Allow("b"))
+	require.False(t, k.Allow("c"), "a and b have what the others share")
+	k.Refund("b", 1)
+	require.True(t, k.Allow("b"))
+
+	k.Refund("own", 1)
+	require.True(t, k.Allow("a"), "of its own now, beside what it has of the others")
+	require.Equal(t, int64(1), k.Peek("a").Remaining)
+	for _, key := range []string{"a", "a", "b"} {
+		k.Refund(key, 1)
+	}
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("a"))
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("c"))
+}

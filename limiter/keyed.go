@@ -164,7 +164,7 @@ func (k *Keyed) cancel(now time.Time, r Reservation) {
 func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
 
 // RefundAt gives back n tokens of a key that were taken and not used. It does nothing if n is not positive, or if the key has
-// no limit of its own.
+// no limit of its own, where time gives them back; but what a [Concurrency] has lent is given back to where it is from.
 func (k *Keyed) RefundAt(now time.Time, key string, n int) {
 	if k.keys != nil && n > 0 {
 		k.keys.giveBack(k.clock.moment(now), key, noStamp, int64(n))

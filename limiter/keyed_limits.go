@@ -86,7 +86,12 @@ func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
 	defer sh.mu.Unlock()
 	c := *k.core.Load()
 	s := sh.find(id)
-	if stamp != noStamp && stamp&sharedBit != 0 {
+	switch {
+	case stamp == noStamp:
+		if k.lent && !s.holds(n) {
+			s = &sh.shared // taken while there was no room for a limit of its own
+		}
+	case stamp&sharedBit != 0:
 		s, stamp = &sh.shared, stamp&^sharedBit
 	}
 	if s == nil || n < 0 {
@@ -97,6 +102,15 @@ func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
 	}
 	c.giveBack(&s.state, m, stamp, n)
 	sh.counts.returned++
+}
+
+// holds reports whether n of what is lent are taken from s, which may be nil.
+func (s *slot[S]) holds(n int64) bool {
+	if s == nil {
+		return false
+	}
+	inFlight, ok := any(&s.state).(*int64)
+	return ok && *inFlight >= n
 }
 
 func (k *keyed[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {

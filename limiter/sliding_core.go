@@ -86,7 +86,7 @@ func (c *sliding) until(s *slidingState, over int64) int64 {
 		over -= e.n
 		at = e.at
 	}
-	return at + c.length
+	return int64(sum(at, c.length))
 }
 
 // push adds n at an instant, or at that of the youngest entry if that is later, and returns the instant.

@@ -37,11 +37,12 @@ func (w *window) roll(s *windowState, m moment) (left int64) {
 }
 
 func (w *window) rollCalendar(s *windowState, m moment) (left int64) {
-	sp := w.calendar.spanOf(m.t)
+	t := civil(m.t)
+	sp := w.calendar.spanOf(t)
 	if !s.fresh() && sp.start < s.start && m.ns < s.last {
 		// An arrival before the window: a request that was delayed, since the monotonic clock says so too.
 		end, _ := w.calendar.next(s.start)
-		return nsUntil(end, m.t)
+		return nsUntil(end, t)
 	}
 	switch {
 	case s.fresh(), sp.start <= s.start: // the clock was set back if it is less: what was used up stays so
@@ -51,7 +52,7 @@ func (w *window) rollCalendar(s *windowState, m moment) (left int64) {
 		s.used, s.next = 0, 0
 	}
 	s.start = sp.start
-	return nsUntil(sp.end, m.t)
+	return nsUntil(sp.end, t)
 }
 
 // nsUntil returns the ns from t to a second since 1970, within the horizon.
@@ -86,7 +87,7 @@ func (w *window) take(s *windowState, m moment, n, maxWait int64) (wait int64, s
 		s.next += n
 		wait, stamp = left, w.stamp(w.nextStart(s))
 	case s.next+n > w.limit:
-		return left + w.length(s), 0, false
+		return int64(sum(left, w.length(s))), 0, false
 	default:
 		return left, 0, false
 	}
@@ -122,7 +123,7 @@ func (w *window) peek(s *windowState, m moment) State {
 	}
 	st.NextIn, st.FullIn = time.Duration(left), time.Duration(left)
 	if now.next > 0 {
-		st.FullIn += time.Duration(w.length(&now))
+		st.FullIn = sum(left, w.length(&now))
 	}
 	return st
 }

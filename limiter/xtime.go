@@ -53,10 +53,10 @@ func (x *XTime) at(t time.Time) time.Time {
 	for {
 		latest := x.latest.Load()
 		if ns <= latest {
-			return t.Add(time.Duration(latest - ns))
+			return x.clock.time(latest)
 		}
 		if x.latest.CompareAndSwap(latest, ns) {
-			return t
+			return x.clock.time(ns)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (x *XTime) PeekAt(now time.Time) State {
 	if x.limiter == nil {
 		return State{}
 	}
-	now = now.Add(time.Duration(max(x.latest.Load()-x.clock.ns(now), 0)))
+	now = x.clock.time(max(x.latest.Load(), x.clock.ns(now)))
 	st := State{Limit: x.burst(), Remaining: x.burst()}
 	if x.limiter.Limit() == rate.Inf {
 		return st
