@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,15 +17,25 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// Package policytest drives policies in a bubble of virtual time, into which a real Redis does not fit. What of the contract
-// does not depend on the time is checked here, in real time, of every policy of this package.
+// Package policytest cannot run these policies: a call of Redis allocates; the clock that counts is that of Redis, which does not
+// follow the suite from one year to another; a Semaphore gives permits back in the background, so not at the same instant; and in
+// the bubbles of the suite the deadlines of calls are virtual, while the server answers in real time. So what of the contract
+// does not depend on the time is checked here, in real time, of every policy of this package and every kind of rule.
 func TestContract(t *testing.T) {
 	const room = 6
 	s := redistest.Start(t)
 	client := patient(t, s.Addr())
+	limit := func(rules ...Rule) func(t *testing.T) spillway.Policy {
+		return func(t *testing.T) spillway.Policy {
+			return newLimit(t, client, LimitOptions{Name: t.Name(), Rules: rules, Timeout: 10 * time.Second})
+		}
+	}
+	rules := everyRule(room)
 	for name, p := range map[string]func(t *testing.T) spillway.Policy{
-		"limit": func(t *testing.T) spillway.Policy {
-			return newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(room, time.Hour)})}, Timeout: 10 * time.Second})
+		"bucket": limit(rules[0]), "fixed window": limit(rules[1]), "month": limit(rules[2]), "sliding window": limit(rules[3]),
+		"sliding log": limit(rules[4]), "all rules": limit(rules...),
+		"allowance": func(t *testing.T) spillway.Policy {
+			return newAllowance(t, client, limiter.FixedWindowOptions{Limit: room, Period: time.Hour}, AllowanceOptions{Nodes: 1})
 		},
 		"quota": func(t *testing.T) spillway.Policy {
 			return newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(room, time.Hour), Name: "contract", Timeout: 10 * time.Second})
@@ -65,6 +77,34 @@ func keepsContract(t *testing.T, p spillway.Policy, room int) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, spillway.ErrRejected)
 	together(t, p, r, room) // the call that was cancelled took nothing
+	oddRequests(t, p)
+}
+
+// oddRequests come from callers who send anything: none may make room by it, or hurt the policy.
+func oddRequests(t *testing.T, p spillway.Policy) {
+	t.Helper()
+	result := spillway.Result{Outcome: spillway.Success}
+	for _, r := range []spillway.Request{
+		{}, {Key: "\xff{}:\n"}, {Key: strings.Repeat("k", 1<<20)}, {Key: "least", Priority: math.MinInt8}, {Key: "epoch", Arrived: time.Unix(0, 0)},
+	} {
+		ticket, err := p.Admit(t.Context(), r)
+		require.NoError(t, err)
+		p.Done(r, ticket, result)
+	}
+	_, counts := p.(*Semaphore) // requests, whatever they cost
+	for _, cost := range []int{-1, math.MinInt, math.MaxInt} {
+		r := spillway.Request{Key: "odd", Cost: cost, Arrived: time.Now()}
+		ticket, err := p.Admit(t.Context(), r)
+		if counts {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, spillway.ErrRejected)
+		}
+		if err == nil {
+			p.Done(r, ticket, result)
+		}
+	}
+	p.Done(spillway.Request{Key: "together"}, math.MaxUint64, result) // of nobody
 }
 
 // together asks from many goroutines at once, and returns the tickets of those that were admitted: room of them.
