@@ -192,6 +192,8 @@ func oddTimes() []time.Time {
 		time.Unix(-1, 999999999),
 		time.Time{}.Add(1),
 		time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC),
+		time.Unix(math.MaxInt64, 999999999),
+		time.Unix(math.MinInt64, 0),
 	}
 }
 
