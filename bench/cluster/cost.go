@@ -16,6 +16,7 @@ import (
 type cost struct {
 	Name    string  `json:"name"`
 	Command float64 `json:"command_us"` // µs that the server spends in its commands, scripts and what they call
+	Busy    float64 `json:"busy_us"`    // the same, while many ask about one key
 	CPU     float64 `json:"cpu_us"`     // µs of CPU of the server in all, with reading and writing
 	Trip    float64 `json:"trip_us"`    // µs that the caller waits
 	Errors  float64 `json:"errors"`     // part of the calls that end in an error while many ask about one key
@@ -45,8 +46,8 @@ func (b *bench) costs(ctx context.Context) ([]cost, error) {
 	out := make([]cost, len(all))
 	for i, p := range passes {
 		out[i] = cost{
-			Name:    all[i].name,
-			Command: median(p, func(c cost) float64 { return c.Command }), CPU: median(p, func(c cost) float64 { return c.CPU }),
+			Name: all[i].name, Command: median(p, func(c cost) float64 { return c.Command }),
+			Busy: median(p, func(c cost) float64 { return c.Busy }), CPU: median(p, func(c cost) float64 { return c.CPU }),
 			Trip: median(p, func(c cost) float64 { return c.Trip }), Errors: median(p, func(c cost) float64 { return c.Errors }),
 		}
 	}
@@ -62,33 +63,54 @@ func (b *bench) cost(ctx context.Context, e *entry) (cost, error) {
 			return cost{}, err
 		}
 	}
-	if err := b.server.client.ConfigResetStat(ctx).Err(); err != nil {
-		return cost{}, err
-	}
-	cpu, begin := b.server.cpu(ctx), time.Now()
-	for range b.calls {
-		if err := e.must(ctx); err != nil {
-			return cost{}, err
-		}
-	}
+	var c cost
 	n := float64(b.calls)
-	c := cost{Trip: time.Since(begin).Seconds() * 1e6 / n, CPU: (b.server.cpu(ctx) - cpu) / n}
-	stats := b.server.commands(ctx)
-	c.Command = (stats["evalsha"].usec + stats["eval"].usec) / n // these include what the scripts call
-	for name, times := range e.bare {
-		if st := stats[name]; st.calls > 0 {
-			c.Command += st.usec / st.calls * float64(times)
+	var err error
+	c.Command, err = b.commands(ctx, e, n, func() error {
+		cpu, begin := b.server.cpu(ctx), time.Now()
+		for range b.calls {
+			if err := e.must(ctx); err != nil {
+				return err
+			}
 		}
+		c.Trip, c.CPU = time.Since(begin).Seconds()*1e6/n, (b.server.cpu(ctx)-cpu)/n
+		return nil
+	})
+	if err != nil {
+		return c, err
 	}
-	c.Errors = b.failures(ctx, e)
-	return c, ctx.Err()
+	each := max(b.calls/b.callers, 1)
+	n = float64(each * b.callers)
+	c.Busy, err = b.commands(ctx, e, n, func() error {
+		c.Errors = b.failures(ctx, e, each) / n
+		return ctx.Err()
+	})
+	return c, err
 }
 
-// failures returns the part of calls that end in an error while many goroutines ask about the same key.
-func (b *bench) failures(ctx context.Context, e *entry) float64 {
+// commands returns the µs that the server spends in commands for each of n decisions.
+func (b *bench) commands(ctx context.Context, e *entry, n float64, decide func() error) (float64, error) {
+	if err := b.server.client.ConfigResetStat(ctx).Err(); err != nil {
+		return 0, err
+	}
+	if err := decide(); err != nil {
+		return 0, err
+	}
+	stats := b.server.commands(ctx)
+	scripts := stats["evalsha"].add(stats["eval"]) // which include what they call
+	usec := scripts.usec
+	for name, times := range e.bare {
+		if st := stats[name]; st.calls > 0 { // some of these calls are by scripts
+			usec += st.usec / st.calls * scripts.calls * float64(times)
+		}
+	}
+	return usec / n, nil
+}
+
+// failures returns how many calls end in an error while many goroutines ask about the same key.
+func (b *bench) failures(ctx context.Context, e *entry, each int) float64 {
 	var failed atomic.Int64
 	var wg sync.WaitGroup
-	each := max(b.calls/b.callers/4, 1)
 	for range b.callers {
 		wg.Go(func() {
 			for range each {
@@ -99,7 +121,7 @@ func (b *bench) failures(ctx context.Context, e *entry) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(failed.Load()) / float64(each*b.callers)
+	return float64(failed.Load())
 }
 
 func median[T any](of []T, by func(T) float64) float64 {
@@ -114,10 +136,13 @@ func median[T any](of []T, by func(T) float64) float64 {
 func costTable(costs []cost, callers int) table {
 	t := table{
 		title: "What a decision costs the server",
-		head:  []string{"limiter", "commands, µs", "all the server does, µs", "round trip, µs", fmt.Sprintf("errors, %d callers", callers)},
+		head: []string{
+			"limiter", "commands, µs", fmt.Sprintf("commands, %d callers, µs", callers), "all the server does, µs", "round trip, µs",
+			fmt.Sprintf("errors, %d callers", callers),
+		},
 	}
 	for _, c := range costs {
-		t.add(c.Name, "%.1f", c.Command, "%.0f", c.CPU, "%.0f", c.Trip, "%.1f %%", 100*c.Errors)
+		t.add(c.Name, "%.1f", c.Command, "%.1f", c.Busy, "%.0f", c.CPU, "%.0f", c.Trip, "%.1f %%", 100*c.Errors)
 	}
 	return t
 }

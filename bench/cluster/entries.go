@@ -24,7 +24,7 @@ type entry struct {
 	clock string // whose clock decides
 	ask   func(ctx context.Context, now time.Time) (allowed bool, err error)
 	ready func(context.Context) error // waits until it works as it does in the long run; may be nil
-	bare  map[redisCommand]int        // how many commands a decision sends beside its script
+	bare  map[redisCommand]int        // how many commands go with each script
 	close func()
 }
 

@@ -80,10 +80,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	addr := flags.String("redis", "", "`ADDRESS` of a Redis with nothing else to do; everything in it is deleted")
 	file := flags.String("json", "", "`FILE` to write the figures to")
 	only := flags.String("only", strings.Join(partNames, ","), "parts to run")
-	flags.IntVar(&b.passes, "passes", 5, "how often each limiter is measured in cost and hot")
-	flags.IntVar(&b.calls, "calls", 3000, "decisions in each pass of cost, one after the other")
+	flags.IntVar(&b.passes, "passes", 11, "how often each limiter is measured in cost and hot")
+	flags.IntVar(&b.calls, "calls", 1500, "decisions in each pass of cost, one after the other, and then by many callers")
 	flags.IntVar(&b.callers, "callers", 32, "goroutines that ask about one key at once")
-	flags.DurationVar(&b.slice, "slice", 200*time.Millisecond, "how long each limiter is measured in each pass of hot")
+	flags.DurationVar(&b.slice, "slice", 100*time.Millisecond, "how long each limiter is measured in each pass of hot")
 	flags.DurationVar(&b.phase, "phase", 2*time.Second, "how long Redis is away, and how long is measured before and after")
 	flags.IntVar(&b.rate, "rate", 200, "requests per second that all processes together may let through in loss and skew")
 	if err := flags.Parse(args); err != nil {

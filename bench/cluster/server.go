@@ -94,6 +94,10 @@ type redisCommand string
 // A commandStat is what the server says of one command.
 type commandStat struct{ calls, usec float64 }
 
+func (c commandStat) add(other commandStat) commandStat {
+	return commandStat{c.calls + other.calls, c.usec + other.usec}
+}
+
 func (s *server) commands(ctx context.Context) map[redisCommand]commandStat {
 	stats := map[redisCommand]commandStat{}
 	for line := range strings.Lines(s.client.Info(ctx, "commandstats").Val()) {
