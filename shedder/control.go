@@ -15,8 +15,8 @@ const (
 	CPUStreak                 // several raw CPU samples in a row are at the threshold
 	QueueDelay                // goroutines wait long for a processor
 	Backlog                   // the CPU is short, and more requests are inside than can be answered in time
-	Saturated                 // requests pile up inside though the CPU is idle, and more of them yield no more answers
 	SignalHigh                // one of Options.Signals is at its threshold; Stats.Signal names it
+	Saturated                 // requests pile up inside though the CPU is idle, and more of them yield no more answers
 	CoolingDown               // none of these any more; the limit stays until CoolDown has passed, then opens by a ramp
 )
 
@@ -133,12 +133,12 @@ func (c *controller) step(r *reading) verdict {
 	}
 	c.observe(r)
 	why := c.detect(r)
+	if why == Calm && r.signal != "" {
+		why = SignalHigh
+	}
 	c.saturate(r, why)
 	if c.saturation.active {
 		why = Saturated
-	}
-	if why == Calm && r.signal != "" {
-		why = SignalHigh
 	}
 	if c.wait >= targetShare*float64(c.opts.MaxDelay) {
 		c.lastWaiting = r.now

@@ -139,3 +139,22 @@ func TestAPoolThatFillsUpDuringAnOverloadOfTheCPUIsSeen(t *testing.T) {
 		require.Equal(t, c.want, p.shed.Stats().Reason, "usage %v", c.usage)
 	}
 }
+
+// A pool is opened step by step as long as that pays. Memory near its limit, or what else the user says means overload, is no
+// reason to open anything.
+func TestASignalGoesBeforeASaturation(t *testing.T) {
+	var memory gauge
+	p := &pool{rig: newRig(t, shedder.Options{Signals: []shedder.Signal{memory.signal("memory", 0.9)}}), slots: 1000, takes: 50 * time.Millisecond}
+	p.cool()
+	p.run(10*time.Second, 200)
+	p.takes = 3 * time.Second // what opens the limit pays
+	p.run(5*time.Second, 200)
+	require.Equal(t, shedder.Saturated, p.shed.Stats().Reason)
+	memory.value = 1
+	for range 30 {
+		p.run(time.Second, 200)
+		s := p.shed.Stats()
+		require.Equal(t, shedder.SignalHigh, s.Reason)
+		require.Less(t, s.Limit, 60.0)
+	}
+}
