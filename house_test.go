@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"internal/deadline": 0,
 	"internal/splitmix": 0,
 	"internal/stripe":   0,
+	"internal/waits":    0,
 	"stats":             1,
 	".":                 2,
 	"policytest":        3,

@@ -229,14 +229,7 @@ func TestWaitGivesUp(t *testing.T) {
 	require.ErrorIs(t, l.Wait(ctx, "k", 1), context.Canceled)
 }
 
-func TestStepsTellNoWaitTooShort(t *testing.T) {
-	for _, d := range []time.Duration{1, tick - 1, tick, tick + 1, time.Second, time.Hour + 1, 10 * 366 * 24 * time.Hour, 1<<63 - 1} {
-		row, col, told := step(d)
-		require.GreaterOrEqual(t, uint64(told), uint64(d))
-		require.LessOrEqual(t, uint64(told), uint64(d)+uint64(d)/fine+uint64(tick))
-		require.Less(t, row, rows)
-		require.Less(t, col, fine)
-	}
+func TestRejectionsAreSharedByWait(t *testing.T) {
 	r := newRejections("p", "r", true)
 	require.Same(t, r.after(time.Second), r.after(time.Second-1))
 	require.Equal(t, time.Second, r.after(time.Second).RetryAfter)
