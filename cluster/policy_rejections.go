@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/internal/waits"
+	"github.com/spillway-go/spillway/internal/roundup"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -21,7 +21,7 @@ type rejections struct {
 	unknown        spillway.Rejection // nobody knows when
 	tooLarge       spillway.Rejection
 	negative       spillway.Rejection
-	steps          waits.Steps[spillway.Rejection]
+	steps          roundup.Steps[spillway.Rejection]
 }
 
 func newRejections(policy, reason string, over bool) *rejections {

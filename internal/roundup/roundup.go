@@ -1,14 +1,14 @@
-// Package waits keeps one value for all waits that are told as the same, so that a refusal with a time to retry is built once and
+// Package roundup keeps one value for all waits that are told as the same, so that a refusal with a time to retry is built once and
 // shared by all who are told that time.
 //
-//	cell, told := steps.At(wait) // steps is a waits.Steps[spillway.Rejection]
+//	cell, told := steps.At(wait) // steps is a roundup.Steps[spillway.Rejection]
 //	if cell.Load() == nil {
 //		cell.CompareAndSwap(nil, build(told))
 //	}
 //	return cell.Load()
 //
 // Waits are rounded up: they begin at Tick, and what is told is at most 1/16 of the wait further on.
-package waits
+package roundup
 
 import (
 	"math/bits"
