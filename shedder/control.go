@@ -188,9 +188,9 @@ func (c *controller) saturate(r *reading, why Reason) {
 	}
 	switch {
 	case s.active && !was:
-		s.room = c.room(r) // of the allowance that holds from now on
+		s.room = c.roomNow(r) // of the allowance that holds from now on
 	case was && !s.active:
-		c.ramp = math.Max(1, limit/c.room(r)) // it goes on where it has been opened to
+		c.ramp = math.Max(1, limit/c.roomNow(r)) // it goes on where it has been opened to
 	}
 }
 
@@ -297,6 +297,14 @@ func (c *controller) room(r *reading) float64 {
 	return math.Max((running*r.rt+r.steady*c.allowance(r))/1e9, float64(c.opts.MinLimit))
 }
 
+// roomNow is room, or MinLimit while that is not known.
+func (c *controller) roomNow(r *reading) float64 {
+	if room := c.room(r); !math.IsInf(room, 1) {
+		return room
+	}
+	return float64(c.opts.MinLimit)
+}
+
 // allowance returns how much may be added to rt, in ns.
 func (c *controller) allowance(r *reading) float64 {
 	if c.opts.MaxDelay == Off {
@@ -317,10 +325,7 @@ func (c *controller) allowance(r *reading) float64 {
 
 // limit returns the greatest number of requests in flight.
 func (c *controller) limit(r *reading) float64 {
-	room := float64(c.opts.MinLimit) // while nothing is known
-	if known := c.room(r); !math.IsInf(known, 1) {
-		room = known
-	}
+	room := c.roomNow(r)
 	if c.saturation.active {
 		room = c.saturation.limit()
 	}

@@ -54,7 +54,9 @@ type saturation struct {
 // late.
 func (s *saturation) observe(r *reading, room float64, refusing bool) {
 	if s.active {
-		s.room = math.Max(s.room, room)
+		if !math.IsInf(room, 1) { // where nothing is answered any more the room is not known, which does not make it wide
+			s.room = math.Max(s.room, room)
+		}
 		s.steer(r, refusing)
 		return
 	}

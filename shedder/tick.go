@@ -145,7 +145,7 @@ func quotaPause(cpu *stats.CPUSample, pause time.Duration, running float64) (tim
 // publish makes v what Admit goes by, with a limit of at least least.
 func (s *Shedder) publish(v verdict, pause time.Duration, least int64) {
 	s.pacer.set(v.pace, pause)
-	if math.IsInf(v.limit, 1) || v.limit >= math.MaxInt32 {
+	if !(v.limit < math.MaxInt32) { // nor does what is no number bar anybody
 		for i := range s.limits {
 			s.limits[i].Store(noLimit)
 		}
