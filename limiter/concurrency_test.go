@@ -1,7 +1,10 @@
 package limiter
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,4 +159,49 @@ func TestKeyedGivesBackWhatItHasLent(t *testing.T) {
 	}
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("a"))
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("c"))
+}
+
+// Whether with tickets or without, all that was lent is there again in the end.
+func TestKeyedLosesNothingLent(t *testing.T) {
+	type loan struct {
+		r       spillway.Request
+		ticket  spillway.Ticket
+		without bool // a ticket
+	}
+	seeds(t, 8, func(t *testing.T, rng *rand.Rand) {
+		k := newKeyed(t, newConcurrency(t, 4), 1+rng.IntN(8))
+		var held []loan
+		giveBack := func() {
+			i := rng.IntN(len(held))
+			l := held[i]
+			held = slices.Delete(held, i, i+1)
+			if l.without {
+				k.RefundAt(after(0), l.r.Key, l.r.Cost)
+			} else {
+				k.Done(l.r, l.ticket, spillway.Result{})
+			}
+		}
+		for i := range 3000 {
+			if len(held) > 0 && rng.IntN(2) == 0 {
+				giveBack()
+				continue
+			}
+			l := loan{without: rng.IntN(2) == 0}
+			l.r = spillway.Request{Key: fmt.Sprint(rng.IntN(25)), Cost: 1 + rng.IntN(2), Arrived: after(time.Duration(i))}
+			var err error
+			if l.without {
+				err = k.AllowAt(l.r.Arrived, l.r.Key, l.r.Cost)
+			} else {
+				l.ticket, err = k.Admit(t.Context(), l.r)
+			}
+			if err == nil {
+				held = append(held, l)
+			}
+		}
+		for len(held) > 0 {
+			giveBack()
+		}
+		require.Positive(t, k.Stats().Overflowed)
+		k.keys.(*keyed[int64]).each(func(inFlight *int64) { require.Zero(t, *inFlight) })
+	})
 }

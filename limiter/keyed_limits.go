@@ -84,17 +84,24 @@ func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, sta
 func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
 	sh, id := k.lock(key)
 	defer sh.mu.Unlock()
+	if n < 0 {
+		return
+	}
 	c := *k.core.Load()
 	s := sh.find(id)
 	switch {
-	case stamp == noStamp:
-		if k.lent && !s.holds(n) {
-			s = &sh.shared // taken while there was no room for a limit of its own
-		}
-	case stamp&sharedBit != 0:
+	case stamp != noStamp && stamp&sharedBit != 0:
 		s, stamp = &sh.shared, stamp&^sharedBit
+	case k.lent:
+		// Without a stamp nobody knows whether it was lent while the key had no limit of its own. What the key does not hold,
+		// be it because such a one was taken for its own before, is still missing from the shared one.
+		own := s.lent(n)
+		c.giveBack(&sh.shared.state, m, stamp, n-own)
+		if n = own; s == nil {
+			s = &sh.shared
+		}
 	}
-	if s == nil || n < 0 {
+	if s == nil {
 		return
 	}
 	if !k.lent {
@@ -104,13 +111,13 @@ func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
 	sh.counts.returned++
 }
 
-// holds reports whether n of what is lent are taken from s, which may be nil.
-func (s *slot[S]) holds(n int64) bool {
+// lent returns how many of n are taken from s, which may be nil, of a limit that lends.
+func (s *slot[S]) lent(n int64) int64 {
 	if s == nil {
-		return false
+		return 0
 	}
-	inFlight, ok := any(&s.state).(*int64)
-	return ok && *inFlight >= n
+	inFlight, _ := any(&s.state).(*int64) // the state of places
+	return min(*inFlight, n)
 }
 
 func (k *keyed[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
