@@ -66,6 +66,7 @@ func figures(t *testing.T) (out, kept string) {
 			{"guard": "aegis", "load": 5, "goodput_all": 0.5, "p99_all_ms": 70}, {"guard": "spillway", "load": 5, "goodput_all": 0.9}]}`,
 		filepath.Join(kept, "shapes-2.json"): `{"shape": "storm", "results": [
 			{"guard": "spillway", "load": 3, "goodput_all": 0.8}, {"guard": "spillway", "load": 0.8, "goodput_all": 0.7, "p99_all_ms": 20}]}`,
+		filepath.Join(kept, "cluster.txt"):               "go1.26 linux/amd64, Redis 7.0.15\n\n### Cost\n\n| limiter | µs |\n| --- | ---: |\n| throttled | 4.1 |\n",
 		filepath.Join(kept, "virtual.json"):              playedJSON,
 		filepath.Join(kept, "scenarios-00-step-5.json"):  playedJSON,
 		filepath.Join(kept, "scenarios-01-step-10.json"): playedJSON,
@@ -92,6 +93,7 @@ func TestPageIsMadeOfTheFigures(t *testing.T) {
 		"Two ms. The bare server carries 200 requests a second.", "(overload-cpu.svg)",
 		"| goodput, % | vegas |\n| --- | ---: |\n| pool 2× | 95.5 |", "| wrongly refused, % | vegas |\n| --- | ---: |\n| pool 2× | 1.00 |",
 		"| p99, ms | vegas |\n| --- | ---: |\n| pool 2× | - |",
+		"    go run ./bench/cluster\n\nRedis 7.0.15, on the same processors.\n\n### Cost\n\n| limiter | µs |\n| --- | ---: |\n| throttled | 4.1 |\n\n<!-- end of cluster -->",
 		"-works WORK -loads 10 -seconds 5 -settle 1\n", "| guard | cpu |\n| --- | ---: |\n| none | 0.0 |\n| spillway | 1.5 |\n",
 	} {
 		require.Contains(t, string(text), want)

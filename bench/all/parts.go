@@ -20,6 +20,7 @@ func parts() []part {
 		{"shapes", "shapes*.json", shapesCommands, renderShapes},
 		{"virtual", "virtual*.json", virtualCommands, renderVirtual},
 		{"scenarios", "scenarios-*.json", scenarioCommands, renderScenarios},
+		{"cluster", "cluster*.txt", clusterCommands, renderCluster},
 	}
 }
 
@@ -36,6 +37,15 @@ func microCommands(quick bool) []command {
 		words += " -passes 1 -benchtime 1ms"
 	}
 	return []command{{"micro.txt", words, true}}
+}
+
+// clusterCommands need a redis-server on the machine.
+func clusterCommands(quick bool) []command {
+	words := "go run ./bench/cluster"
+	if quick {
+		words += " -only cost,hot -passes 1 -calls 100 -slice 10ms"
+	}
+	return []command{{"cluster.txt", words, true}}
 }
 
 var works = []string{"cpu", "cpusolid", "io", "db"}

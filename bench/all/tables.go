@@ -97,6 +97,20 @@ func renderMicro(s *settings) (string, error) {
 	return measured(when, microCommands(s.quick)[0].words) + strings.Join(lines, "\n") + "\n", nil
 }
 
+// renderCluster takes the tables with their headings, but not the first line, which says what they were measured with.
+func renderCluster(s *settings) (string, error) {
+	var first, tables string
+	when, err := load(s, "cluster*.txt", func(text []byte) error {
+		first, tables, _ = strings.Cut(string(text), "\n")
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	_, redis, _ := strings.Cut(first, ", ")
+	return measured(when, clusterCommands(s.quick)[0].words) + redis + ", on the same processors.\n\n" + strings.TrimSpace(tables) + "\n", nil
+}
+
 // A played is one policy's figures in one scenario, as examples/simulate and bench/virtual write them.
 type played struct {
 	Policy         string   `json:"policy"`
