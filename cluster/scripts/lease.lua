@@ -209,7 +209,7 @@ local function sync()
   local others = used - old
   local grant = max(min(min(want, level * weight) + head * weight, rate - others), 0)
   if now < learn then grant = min(grant, use) end
-  if hold > use then use, useexp = hold, now + term end
+  if hold > use * 1.000001 then use, useexp = hold, now + term end
   local gift, more, room = 0, max(grant, use) - old, rate - used
   if more > 0 and room > rate * 1e-9 and now >= learn then
     gift = free * min(more / room, 1)

@@ -119,7 +119,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	if now < t.Learn {
 		grant = min(grant, use)
 	}
-	if q.Hold > use {
+	if q.Hold > use*1.000001 { // more than rounding makes of it
 		use, useExp = q.Hold, now+micros(c.Term)
 	}
 	gift := t.gift(c, max(grant, use)-old)
