@@ -26,8 +26,9 @@ import (
 //
 // Parts are fair: what a process does not want goes to those that want more, and of those none gets more than another (weighted
 // max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost × the
-// number of processes pass in any time d, whatever messages are lost, late or repeated, whichever process dies, and also when
-// Redis loses its memory. OnLoss says what happens when Redis stays silent for longer than a lease lasts.
+// number of processes pass in any time d, whatever messages are lost, late or repeated, whichever process dies, and however long
+// Redis is away; while a Redis that lost its memory learns who holds what, newcomers get a twentieth of Rate and Burst on top.
+// OnLoss says what happens when Redis stays silent for longer than a lease lasts. [Quota.SetLimit] changes the rate while it runs.
 //
 // Keys that are asked about seldom, and limits of less than two tokens per process and Interval, are not leased: then each
 // request takes its tokens from those that nobody has leased, in Redis, in one round trip, as with a [Limit]. That goes by

@@ -69,6 +69,7 @@ func admittedBy(t *testing.T, tenths int, children ...*redistest.Child) []float6
 
 // Processes share a limit; one is killed in the middle of it, and the others have its share a term and an interval later.
 func TestQuotaOfAKilledProcess(t *testing.T) {
+	t.Parallel()
 	const rate = 2000
 	s := redistest.Start(t)
 	children := make([]*redistest.Child, 3)

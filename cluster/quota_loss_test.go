@@ -62,7 +62,7 @@ func TestQuotaLateHolder(t *testing.T) {
 		o.Burst = burst
 		f.join(o, 2*rate)
 	}
-	f.run(time.Second)
+	f.run(700 * time.Millisecond)
 	s.Kill()
 	f.run(700 * time.Millisecond)
 	for _, q := range f.quotas {

@@ -137,6 +137,7 @@ func (f *quotaFleet) settle(name string, part float64) {
 
 // A replica that lags takes over: what was granted since is claimed, and all is fair again soon.
 func TestQuotaFailover(t *testing.T) {
+	t.Parallel()
 	const rate = 2000
 	s := redistest.Start(t)
 	link := redistest.NewProxy(t, s.Addr())
