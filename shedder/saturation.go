@@ -10,8 +10,9 @@ import (
 const (
 	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
 	growingFor  = time.Second            // how long it has to grow beyond the room
-	floodFor    = 100 * time.Millisecond // how long it is enough for if what is answered has not become less
+	floodFor    = 40 * time.Millisecond  // how long it is enough for if what is answered has not become less
 	flooding    = 0.5                    // what in flight has to gain then, as a share of what went and of what was inside
+	chances     = 3                      // standard deviations of chance, by Poisson, that it has to gain
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
 	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
@@ -99,11 +100,12 @@ func (s *saturation) begin(r *reading) {
 // flooded reports whether requests pile up though as many are answered as ever. Of what turned slow, none are at first.
 func (s *saturation) flooded(r *reading) bool {
 	since := r.now.Sub(s.grown)
-	if since < max(floodFor, time.Duration(4*r.rt)) {
+	if since < max(floodFor, time.Duration(1.5*r.rt)) {
 		return false
 	}
 	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
-	return gained >= flooding*math.Max(went, float64(s.from)) && went >= unharmed*r.steady*since.Seconds()
+	chance := chances * math.Sqrt(gained+2*went) // of those who came, gained and went, and those who went
+	return gained >= flooding*math.Max(went, float64(s.from)) && gained >= chance && went >= unharmed*r.steady*since.Seconds()
 }
 
 // steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
