@@ -189,6 +189,8 @@ func (c *controller) saturate(r *reading, why Reason) {
 	switch {
 	case s.active && !was:
 		s.room = c.roomNow(r) // of the allowance that holds from now on
+	case was && s.over:
+		c.ramp = rampEnd
 	case was && !s.active:
 		c.ramp = math.Max(1, limit/c.roomNow(r)) // it goes on where it has been opened to
 	}

@@ -20,6 +20,7 @@ const (
 	probeMost   = 2                      // how much further a probe opens the limit at most
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
 	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
+	standing    = 100 * time.Millisecond // without a reading: the process stood still
 	probePause  = 4                      // comparisons without a probe after one that did not pay
 	probeRests  = 2                      // how many such probes in a row make the pause longer: it doubles with each
 	fillMost    = time.Second            // how long an opened limit may take to be full again
@@ -49,6 +50,11 @@ type saturation struct {
 	step     float64   // how far the last probe opened the limit; 0 if it was taken back
 	pause    int       // comparisons until the next probe
 	unpaid   int       // probes in a row that did not pay
+	asked    time.Time // since when who asks is counted
+	came     int64     // came in by then
+	turned   int64     // refused since then
+	looked   time.Time // the last reading
+	over     bool      // it ended because fewer ask than are answered at the steady rate
 }
 
 // observe takes one reading. room is how many requests the service can answer in time, refusing whether any was refused of
@@ -95,6 +101,7 @@ func (s *saturation) watch(r *reading, room float64) {
 func (s *saturation) begin(r *reading) {
 	*s = saturation{active: true, gain: 1, refused: r.now}
 	s.compareFrom(r)
+	s.askFrom(r)
 }
 
 // flooded reports whether requests pile up though as many are answered as ever. Of what turned slow, none are at first.
@@ -116,6 +123,10 @@ func (s *saturation) steer(r *reading, refusing bool) {
 	}
 	if s.gain >= mostOpening || r.now.Sub(s.refused) > 2*r.latency {
 		*s = saturation{}
+		return
+	}
+	if s.needless(r) {
+		*s = saturation{over: true}
 		return
 	}
 	draining := float64(r.inFlight) > s.limit()+1
@@ -157,6 +168,24 @@ func (s *saturation) steer(r *reading, refusing bool) {
 	s.rate = rate
 }
 
+// needless reports whether fewer ask, by more than chance, than were answered at the steady rate. Then there is nothing to
+// refuse, whatever the limit refuses. Of a time in which the process stood still nobody knows how many asked.
+func (s *saturation) needless(r *reading) bool {
+	s.turned += r.refused
+	stood := r.now.Sub(s.looked)
+	s.looked = r.now
+	if stood >= standing {
+		s.askFrom(r)
+	}
+	since := r.now.Sub(s.asked)
+	if since < max(probeLeast, r.latency) {
+		return false
+	}
+	asked := float64(r.gone + r.inFlight - s.came + s.turned)
+	s.askFrom(r)
+	return asked+2*math.Sqrt(asked) < r.steady*since.Seconds()
+}
+
 // limit returns the greatest number of requests in flight.
 func (s *saturation) limit() float64 { return s.room * s.gain }
 
@@ -173,4 +202,8 @@ func (s *saturation) growFrom(r *reading) { s.grown, s.from, s.gone = r.now, r.i
 
 func (s *saturation) compareFrom(r *reading) {
 	s.mark, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered
+}
+
+func (s *saturation) askFrom(r *reading) {
+	s.asked, s.looked, s.came, s.turned = r.now, r.now, r.gone+r.inFlight, 0
 }

@@ -21,3 +21,39 @@ func TestChanceIsNotTakenForAFlood(t *testing.T) {
 		require.Zero(t, r.WronglyRefused, "the CPU is idle, and all are answered in time")
 	}
 }
+
+// A pool that was saturated and is not any more, though so nearly that the narrow limit of the saturation goes on refusing,
+// is let go: fewer ask than it has been seen to answer.
+func TestASaturatedPoolIsLetGoOnceLessIsAsked(t *testing.T) {
+	for _, load := range []float64{2, 10} {
+		for _, after := range []float64{0.8, 0.95} {
+			s := sim.Pool(load)
+			s.Phases[1].For, s.Phases[2].Load = 20*time.Second, after
+			s.Classes[0].Stages[1].Wait = sim.Dist{Fixed: 12500 * time.Microsecond, Exp: 12500 * time.Microsecond}
+			for seed := range uint64(2) {
+				r := play(t, s, seed+1, behindShedder)
+				require.LessOrEqual(t, r.WronglyRefused, 0.01, "from %v to %v", load, after)
+				require.GreaterOrEqual(t, r.Goodput, 0.93, "from %v to %v", load, after)
+			}
+		}
+	}
+}
+
+// Low priorities may fill half of the limit only, so after an overload they may go on being refused where there is room for
+// all. They are let in again, too.
+func TestLowPrioritiesAreServedAgainAfterASaturation(t *testing.T) {
+	s := sim.Priorities(5)
+	pool := sim.Pool(5)
+	s.Machine = pool.Machine
+	for i := range s.Classes {
+		s.Classes[i].Stages = []sim.Stage{pool.Classes[0].Stages[0],
+			{Wait: sim.Dist{Fixed: 12500 * time.Microsecond, Exp: 12500 * time.Microsecond}, During: "db"}}
+	}
+	for seed := range uint64(2) {
+		r := play(t, s, seed+1, behindShedder)
+		require.LessOrEqual(t, r.WronglyRefused, 0.003)
+		require.GreaterOrEqual(t, r.Goodput, 0.95)
+		require.GreaterOrEqual(t, r.Classes[0].Served, 0.98, "the critical first")
+		require.LessOrEqual(t, r.Classes[2].Served, 0.01, "and the sheddable last")
+	}
+}
