@@ -69,10 +69,10 @@ func refusingShedder() (op, func(), error) {
 		return nil, nil, err
 	}
 	gate := spillway.New(shed)
-	if _, err = gate.Enter(context.Background(), spillway.Request{}); err != nil { // stays inside
-		return nil, nil, err
+	do := func() bool {
+		_, err := gate.Enter(context.Background(), spillway.Request{}) // who probes whether it is still full stays inside
+		return err != nil
 	}
-	do := refusal(gate)
 	return do, nil, turned(do)
 }
 
