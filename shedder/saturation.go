@@ -10,7 +10,7 @@ import (
 const (
 	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
 	growingFor  = time.Second            // how long it has to grow beyond the room
-	floodFor    = 100 * time.Millisecond // how long it is enough for if what is answered has not become less
+	floodFor    = 40 * time.Millisecond  // how long it is enough for if what is answered has not become less
 	flooding    = 0.5                    // what in flight has to gain then, as a share of what went and of what was inside
 	chances     = 3                      // standard deviations of chance, by Poisson, that it has to gain
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
@@ -107,7 +107,7 @@ func (s *saturation) begin(r *reading) {
 // flooded reports whether requests pile up though as many are answered as ever. Of what turned slow, none are at first.
 func (s *saturation) flooded(r *reading) bool {
 	since := r.now.Sub(s.grown)
-	if since < max(floodFor, time.Duration(4*r.rt)) {
+	if since < max(floodFor, time.Duration(1.5*r.rt)) {
 		return false
 	}
 	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
