@@ -1,24 +1,15 @@
 package limiter
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/roundup"
 )
 
 // errZero is what zero values answer.
 var errZero = &spillway.Rejection{Policy: "limiter", Reason: ReasonZero}
-
-// Waits are rounded up to steps before they are told: they begin at tick, of which there are exactly 512 in a second, and
-// are at most 1/16 of the wait further on. So there are few different rejections, and each is built once.
-const (
-	tick  = time.Second / 512
-	fine  = 16 // steps per doubling
-	rows  = 64 - 4
-	shift = 4 // log2(fine)
-)
 
 // rejections are the refusals of one limit: shared by all who are refused, and built when they are first needed.
 type rejections struct {
@@ -27,7 +18,7 @@ type rejections struct {
 	unknown        spillway.Rejection // nobody knows when
 	tooLarge       spillway.Rejection
 	negative       spillway.Rejection
-	steps          [rows]atomic.Pointer[[fine]atomic.Pointer[spillway.Rejection]]
+	steps          roundup.Steps[spillway.Rejection]
 }
 
 func newRejections(policy, reason string, over bool) *rejections {
@@ -55,34 +46,13 @@ func (r *rejections) after(wait time.Duration) *spillway.Rejection {
 	if wait >= horizon || wait < 0 {
 		return &r.unknown
 	}
-	row, col, told := step(wait)
-	cells := r.steps[row].Load()
-	if cells == nil {
-		cells = new([fine]atomic.Pointer[spillway.Rejection])
-		if !r.steps[row].CompareAndSwap(nil, cells) {
-			cells = r.steps[row].Load()
-		}
-	}
-	if rej := cells[col].Load(); rej != nil {
+	cell, told := r.steps.At(wait)
+	if rej := cell.Load(); rej != nil {
 		return rej
 	}
 	rej := r.build(r.reason, told)
-	cells[col].CompareAndSwap(nil, &rej)
-	return cells[col].Load()
-}
-
-// step rounds wait up. Below fine ticks a step is one tick; from there on, a row has fine steps and is twice as wide as the
-// row before.
-func step(wait time.Duration) (row, col int, told time.Duration) {
-	q := max(uint64(wait+tick-1)/uint64(tick), 1)
-	if q <= fine {
-		return 0, int(q - 1), time.Duration(q) * tick
-	}
-	// q is in (2^(e-1), 2^e] with e > shift; a step is 2^(e-1-shift) ticks wide.
-	e := bits.Len64(q - 1)
-	width := e - 1 - shift
-	up := (q + 1<<width - 1) >> width // in (fine, 2*fine]
-	return e - shift, int(up - fine - 1), time.Duration(up<<width) * tick
+	cell.CompareAndSwap(nil, &rej)
+	return cell.Load()
 }
 
 // republished is how often a rejection that counts down is published anew.

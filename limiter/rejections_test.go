@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/roundup"
 )
 
 func TestRetryAfterIsRoundedUpALittle(t *testing.T) {
@@ -14,7 +16,7 @@ func TestRetryAfterIsRoundedUpALittle(t *testing.T) {
 	check := func(wait time.Duration) {
 		t.Helper()
 		rej := r.after(wait)
-		if told := rej.RetryAfter; told < wait || told > wait+max(wait/16, 0)+tick {
+		if told := rej.RetryAfter; told < wait || told > wait+max(wait/16, 0)+roundup.Tick {
 			t.Fatalf("a wait of %v is told as %v", wait, told)
 		}
 		if rej != r.after(wait) || rej != r.after(rej.RetryAfter) {
@@ -31,7 +33,7 @@ func TestRetryAfterIsRoundedUpALittle(t *testing.T) {
 	for _, exact := range []time.Duration{1, 2, 4, 8, 16, 24, 64, 4096} {
 		require.Equal(t, exact*time.Second, r.after(exact*time.Second).RetryAfter)
 	}
-	require.Equal(t, tick, r.after(0).RetryAfter)
+	require.Equal(t, roundup.Tick, r.after(0).RetryAfter)
 	for _, unknown := range []time.Duration{never, -1, math.MinInt64, horizon} {
 		require.Zero(t, r.after(unknown).RetryAfter)
 	}
@@ -44,7 +46,7 @@ func TestRejectionsAreShared(t *testing.T) {
 	for wait := time.Duration(1); wait < horizon/2; wait += wait/1000 + 1000 {
 		seen[r.after(wait)] = true
 	}
-	require.LessOrEqual(t, len(seen), rows*fine)
+	require.LessOrEqual(t, len(seen), roundup.Count)
 }
 
 func TestRateText(t *testing.T) {

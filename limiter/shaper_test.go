@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/roundup"
 )
 
 func newShaper(t testing.TB, o ShaperOptions) *Shaper {
@@ -108,7 +109,7 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		begin := time.Now()
 		require.True(t, s.Allow())
 		require.False(t, s.Allow())
-		require.Equal(t, &spillway.Rejection{Policy: "pace", Reason: ReasonRate, RetryAfter: 52 * tick, OverQuota: true}, s.AllowAt(begin, 1))
+		require.Equal(t, &spillway.Rejection{Policy: "pace", Reason: ReasonRate, RetryAfter: 52 * roundup.Tick, OverQuota: true}, s.AllowAt(begin, 1))
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { require.NoError(t, s.Wait(t.Context(), 1)) })

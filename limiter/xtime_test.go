@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/roundup"
 )
 
 func TestXTimeDecidesAsTheLimiter(t *testing.T) {
@@ -22,7 +23,7 @@ func TestXTimeDecidesAsTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, State{Limit: 3, Remaining: 1, NextIn: d, FullIn: 2 * d}, x.PeekAt(after(0)))
 	_, _, err = admit(0, 2)
-	require.Equal(t, &spillway.Rejection{Policy: "shared", Reason: ReasonRate, RetryAfter: 52 * tick, OverQuota: true}, err)
+	require.Equal(t, &spillway.Rejection{Policy: "shared", Reason: ReasonRate, RetryAfter: 52 * roundup.Tick, OverQuota: true}, err)
 	_, _, err = admit(0, 4)
 	require.Equal(t, ReasonTooLarge, err.(*spillway.Rejection).Reason)
 	_, _, err = admit(0, -4)
