@@ -17,7 +17,9 @@ import (
 type quotaKey struct {
 	node    *lease.Node
 	local   atomic.Bool  // decisions are made by node.Bucket
+	_       [64]byte     // what every decision writes stays out of the cache line of what it reads
 	offered atomic.Int64 // tokens asked for
+	_       [56]byte
 	refused atomic.Int64 // tokens refused
 	direct  atomic.Int64 // requests that asked Redis
 	dry     atomic.Bool  // Redis refused one of them lately
@@ -52,6 +54,8 @@ type quotaTable struct {
 }
 
 type quotaShard struct {
+	last atomic.Pointer[quotaKey] // found last, so that a hot key needs no lock
+	_    [56]byte
 	mu   sync.RWMutex
 	keys map[string]*quotaKey // guarded by mu
 	_    [64]byte             // keeps neighbours out of each other's cache line
@@ -70,9 +74,15 @@ func (t *quotaTable) shard(key string) *quotaShard {
 
 func (t *quotaTable) find(key string) *quotaKey {
 	s := t.shard(key)
+	if k := s.last.Load(); k != nil && k.key == key {
+		return k
+	}
 	s.mu.RLock()
+	defer s.mu.RUnlock()
 	k := s.keys[key]
-	s.mu.RUnlock()
+	if k != nil {
+		s.last.Store(k) // before forget, which takes it out, can have the lock
+	}
 	return k
 }
 
@@ -125,6 +135,7 @@ func (q *Quota) forget(k *quotaKey) {
 	s := q.keys.shard(k.key)
 	s.mu.Lock()
 	delete(s.keys, k.key)
+	s.last.CompareAndSwap(k, nil)
 	s.mu.Unlock()
 	q.keys.count.Add(-1)
 	q.tally.offered.Add(k.offered.Load())

@@ -180,7 +180,7 @@ func (d *drama) page(f figures) *report.Page {
 		Notes: []string{
 			fmt.Sprintf("Averages and Jain's index leave out the first %v of each phase; the worst 100 ms and the errors do not.", d.settle().Round(window)),
 			"A burst of 50 ms worth of requests is allowed, so 100 ms may hold 150 % of the limit. Requests are counted by the servers, in tenths of a second of the clock.",
-			"A Redis that comes back empty gives a server without a lease one more burst and 5 % of the rate, so once, 100 ms may hold 205 %.",
+			"A Redis that comes back empty gives a server without a lease 5 % of the rate and of the burst, so once, 100 ms may hold 158 %.",
 			"Servers look for a Redis that was away more and more seldom. Until the others have found it again, they keep to their last grants, and the server that was started anew has those 5 %.",
 			"What was under way to the server when it was killed is not counted: its clients are gone with it.",
 		},

@@ -19,7 +19,9 @@ const maxTicks = 1 << 61
 // end it. Take may be called concurrently, with each other and with the setter; there is one setter at a time.
 type Bucket struct {
 	terms atomic.Pointer[Terms]
+	_     [56]byte     // tat is written by every decision, terms are read
 	tat   atomic.Int64 // theoretical arrival time, in ticks
+	_     [56]byte
 }
 
 // Terms are what a Bucket goes by until a moment. They are immutable.
