@@ -21,6 +21,7 @@ const (
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
 	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
 	standing    = 100 * time.Millisecond // without a reading: the process stood still
+	enough      = 100                    // answers by which chance is small
 	probePause  = 4                      // comparisons without a probe after one that did not pay
 	probeRests  = 2                      // how many such probes in a row make the pause longer: it doubles with each
 	fillMost    = time.Second            // how long an opened limit may take to be full again
@@ -178,12 +179,13 @@ func (s *saturation) needless(r *reading) bool {
 		s.askFrom(r)
 	}
 	since := r.now.Sub(s.asked)
-	if since < max(probeLeast, r.latency) {
+	answers := r.steady * since.Seconds()
+	if since < max(probeLeast, r.latency) || answers < enough {
 		return false
 	}
 	asked := float64(r.gone + r.inFlight - s.came + s.turned)
 	s.askFrom(r)
-	return asked+2*math.Sqrt(asked) < r.steady*since.Seconds()
+	return asked+2*math.Sqrt(asked) < answers
 }
 
 // limit returns the greatest number of requests in flight.
