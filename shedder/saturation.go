@@ -8,11 +8,12 @@ import (
 // The constants of a saturation: of something behind the service, such as a pool of connections or a lock, while the CPU
 // is idle.
 const (
-	growing     = 0.1                    // what in flight gains, as a share of what is answered, while more comes than goes
+	growing     = 0.05                   // what in flight gains, as a share of what is answered, while more comes than goes
 	growingFor  = time.Second            // how long it has to grow beyond the room
+	few         = 10                     // answers that say too little to tell whether it grows
 	floodFor    = 40 * time.Millisecond  // how long it is enough for if what is answered has not become less
 	flooding    = 0.5                    // what in flight has to gain then, as a share of what went and of what was inside
-	chances     = 3                      // standard deviations of chance, by Poisson, that it has to gain
+	chances     = 3.5                    // standard deviations of chance, by Poisson, that it has to gain
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
 	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
@@ -22,9 +23,7 @@ const (
 	probeLeast  = 500 * time.Millisecond // a probe, and what it is compared with, last at least so long
 	standing    = 100 * time.Millisecond // without a reading: the process stood still
 	enough      = 100                    // answers by which chance is small
-	probePause  = 4                      // comparisons without a probe after one that did not pay
-	probeRests  = 2                      // how many such probes in a row make the pause longer: it doubles with each
-	fillMost    = time.Second            // how long an opened limit may take to be full again
+	probeRest   = 4                      // how many times longer the rate is taken after a probe that is over
 	mostOpening = 256                    // beyond it there is nothing to protect
 )
 
@@ -47,10 +46,9 @@ type saturation struct {
 	refused  time.Time // when something was last refused
 	settled  time.Time // when what the last probe changed can be seen
 	filling  bool      // the limit was opened and nothing has been refused since
-	opened   time.Time // when
-	step     float64   // how far the last probe opened the limit; 0 if it was taken back
-	pause    int       // comparisons until the next probe
-	unpaid   int       // probes in a row that did not pay
+	step     float64   // what the last probe multiplied the limit by; 0 if it is over
+	rests    bool      // a probe is over: before the next one, the rate is taken for longer
+	down     bool      // the next probe is to find out whether less will do
 	asked    time.Time // since when who asks is counted
 	came     int64     // came in by then
 	turned   int64     // refused since then
@@ -82,20 +80,29 @@ func (s *saturation) watch(r *reading, room float64) {
 		s.compareFrom(r)
 		return
 	}
-	if r.upTo.Sub(s.mark) >= growingFor/4 {
-		if float64(r.inFlight-s.inFlight) <= growing*float64(r.answered-s.answered) {
+	// Each comparison is as long as half of the time since it has been growing, so that what chance hides of a slow growth in
+	// the first does not hide it for ever.
+	compared, answers := r.upTo.Sub(s.mark), r.answered-s.answered
+	long := compared >= max(growingFor/4, r.now.Sub(s.grown)/2)
+	if long && (answers >= few || compared >= max(growingFor, 2*r.latency)) {
+		if float64(r.inFlight-s.inFlight) <= growing*float64(answers) {
 			s.growFrom(r) // what is inside grows no more: it is slow, and keeps up
 		}
 		s.compareFrom(r)
 	}
-	// What turned slow piles up for as long as it takes, and no longer; then Little's law holds of it again.
-	patience := max(growingFor, r.latency*9/8+growingFor/4)
-	since, usual := r.now.Sub(s.grown), r.steady*r.latency.Seconds()
-	grown := since >= patience && float64(r.inFlight-s.from) >= math.Max(room, float64(s.from)) &&
-		(float64(r.inFlight) >= unusual*usual || since >= 5*patience)
-	if grown || s.flooded(r) || float64(r.inFlight) > bursting*math.Max(room, usual) {
+	usual := r.steady * r.latency.Seconds()
+	if s.grew(r, room, usual) || s.flooded(r) || float64(r.inFlight) > bursting*math.Max(room, usual) {
 		s.begin(r)
 	}
+}
+
+// grew reports whether requests pile up for longer than those of something that turned slow: they do for as long as it takes,
+// and then Little's law holds of it again. usual is how many it expects.
+func (s *saturation) grew(r *reading, room, usual float64) bool {
+	patience := max(growingFor, r.latency*9/8+growingFor/4)
+	since, gained := r.now.Sub(s.grown), float64(r.inFlight-s.from)
+	return since >= patience && gained >= math.Max(room, float64(s.from)) && s.beyondChance(r) &&
+		(float64(r.inFlight) >= unusual*usual || since >= 5*patience)
 }
 
 // begin makes s active. Its room is for the controller to set.
@@ -112,8 +119,14 @@ func (s *saturation) flooded(r *reading) bool {
 		return false
 	}
 	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
-	chance := chances * math.Sqrt(gained+2*went) // of those who came, gained and went, and those who went
-	return gained >= flooding*math.Max(went, float64(s.from)) && gained >= chance && went >= unharmed*r.steady*since.Seconds()
+	return gained >= flooding*math.Max(went, float64(s.from)) && s.beyondChance(r) && went >= unharmed*r.steady*since.Seconds()
+}
+
+// beyondChance reports whether so many more are inside than when they began to grow that it is not by chance: of those who
+// came, gained and went, and of those who went.
+func (s *saturation) beyondChance(r *reading) bool {
+	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
+	return gained >= chances*math.Sqrt(gained+2*went)
 }
 
 // steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
@@ -130,43 +143,49 @@ func (s *saturation) steer(r *reading, refusing bool) {
 		*s = saturation{over: true}
 		return
 	}
-	draining := float64(r.inFlight) > s.limit()+1
-	switch {
-	case s.filling && r.refused > 0: // what an opened limit takes in at first does not tell whether more inside yields more
-		s.filling, s.settled = false, r.upTo.Add(s.turnover(r))
-	case s.filling && r.now.Sub(s.opened) >= fillMost: // so wide that nothing is refused
-		s.filling, s.step, s.unpaid = false, 0, 0
-	}
-	if draining || s.filling {
-		s.compareFrom(r)
-		return
+	// What an opened limit takes in at first does not tell whether more inside yields more, nor does what one less wide still
+	// has to let go.
+	if s.filling && r.refused == 0 || float64(r.inFlight) > s.limit()+1 {
+		s.settled = r.upTo.Add(s.turnover(r))
+	} else {
+		s.filling = false
 	}
 	if r.upTo.Before(s.settled) {
 		s.compareFrom(r)
 		return
 	}
-	since := r.upTo.Sub(s.mark)
-	if since < max(probeLeast, r.latency) {
+	since, least := r.upTo.Sub(s.mark), max(probeLeast, r.latency)
+	if s.rests {
+		least *= probeRest
+	}
+	if since < least {
 		return
 	}
 	rate := float64(r.answered-s.answered) / since.Seconds()
 	s.compareFrom(r)
-	switch {
-	case s.step > 1 && rate < s.rate*(1+(s.step-1)*probeWorth):
-		s.gain /= s.step
-		s.unpaid = min(s.unpaid+1, probeRests)
-		s.step, s.pause = 0, probePause<<(s.unpaid-1)
-	case s.pause > 0:
-		s.pause--
-	default:
-		if s.step > 1 {
-			s.unpaid = 0
-		}
-		s.step = min(max(s.step, 1)*probeStep, probeMost)
-		s.gain *= s.step
-		s.filling, s.opened = true, r.now
-	}
+	s.judge(rate)
+}
+
+// judge decides by the rate of answers what becomes of the last probe, and what is tried next: a wider limit, or one that is
+// less wide, since by chance one that does not pay seems to now and then.
+func (s *saturation) judge(rate float64) {
+	less := rate < s.rate*(1+(s.step-1)*probeWorth)
 	s.rate = rate
+	switch {
+	case s.step > 0 && less: // it did not pay, or it cost something
+		s.down = s.step > 1
+		s.gain /= s.step
+		s.step, s.rests = 0, true
+	case s.step > 0 && s.step < 1: // it cost nothing
+		s.step, s.rests = 0, true
+	case s.down && s.gain > 1:
+		s.step, s.rests = math.Max(1/probeStep, 1/s.gain), false
+		s.gain *= s.step
+	default:
+		s.step, s.rests = min(max(s.step, 1)*probeStep, probeMost), false
+		s.gain *= s.step
+		s.filling = true
+	}
 }
 
 // needless reports whether fewer ask, by more than chance, than were answered at the steady rate. Then there is nothing to

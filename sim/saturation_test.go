@@ -57,3 +57,24 @@ func TestLowPrioritiesAreServedAgainAfterASaturation(t *testing.T) {
 		require.LessOrEqual(t, r.Classes[2].Served, 0.01, "and the sheddable last")
 	}
 }
+
+// A pool of slow and uneven calls overflows slowly, and chance hides for long that it does and what a probe changes: it is
+// found nevertheless, and its limit does not only grow.
+func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
+	for _, c := range []struct {
+		slots          int
+		load, goodput  float64
+		wronglyRefused float64
+	}{{20, 0.8, 0.77, 0.01}, {20, 1.3, 0.65, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
+		s := sim.Pool(c.load)
+		s.Machine.Pools["db"] = c.slots
+		s.Classes[0].Stages[1].Wait = sim.Dist{Exp: 200 * time.Millisecond}
+		s.Phases[1].For = 10 * time.Minute
+		s.Client.Useful, s.Client.Deadline = 800*time.Millisecond, 1600*time.Millisecond
+		for seed := range uint64(2) {
+			r := play(t, s, seed+1, behindShedder)
+			require.GreaterOrEqual(t, r.Goodput, c.goodput, "%d slots at %v", c.slots, c.load)
+			require.LessOrEqual(t, r.WronglyRefused, c.wronglyRefused, "%d slots at %v", c.slots, c.load)
+		}
+	}
+}
