@@ -14,19 +14,14 @@ import (
 
 // figures is what -json writes: what examples/overload writes, for several works.
 type figures struct {
-	Capacity   float64  `json:"capacity_rps"` // of the first work
-	Quota      float64  `json:"quota"`
-	Seconds    float64  `json:"seconds"`
-	Seed       uint64   `json:"seed"`
-	SLOMillis  float64  `json:"slo_ms"`
-	DeadlineMs float64  `json:"deadline_ms"`
-	Go         string   `json:"go"`
-	Platform   string   `json:"platform"`
-	Shape      string   `json:"shape"`
-	Passes     int      `json:"passes"`
-	Works      []work   `json:"works"`
-	Results    []row    `json:"results"`
-	Series     []series `json:"series"`
+	overload.Conditions
+
+	Capacity float64  `json:"capacity_rps"` // of the first work
+	Shape    string   `json:"shape"`
+	Passes   int      `json:"passes"`
+	Works    []work   `json:"works"`
+	Results  []row    `json:"results"`
+	Series   []series `json:"series"`
 }
 
 // A work is one kind of request, with what the bare server can carry of it in the last pass.
@@ -59,9 +54,8 @@ type series struct {
 func (f *figures) add(s *settings, passes []*overload.Run) {
 	last := passes[len(passes)-1]
 	if len(f.Works) == 0 {
-		f.Capacity, f.Quota, f.Seconds, f.Seed = last.Capacity, last.Quota, last.Seconds, s.plan.Seed
-		f.SLOMillis, f.DeadlineMs, f.Go, f.Platform = last.SLOMillis, last.DeadlineMs, last.Go, last.Platform
-		f.Shape, f.Passes = string(s.plan.Shape), s.passes
+		f.Conditions, f.Capacity, f.Shape, f.Passes = last.Conditions, last.Capacity, string(s.plan.Shape), s.passes
+		f.Seed = s.plan.Seed
 	}
 	f.Works = append(f.Works, work{last.Work, last.WorkAbout, last.Capacity, last.CapacityAfter, last.Notes})
 	f.Results = append(f.Results, rows(passes)...)

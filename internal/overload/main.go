@@ -192,9 +192,12 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 func (r *runner) describe() *Run {
 	work, _ := r.config.work(r.opts.Work) // checked with the flags
 	return &Run{
-		Work: work.Name, WorkAbout: work.About, Quota: r.opts.Quota, Seconds: r.opts.Each.Seconds(), Seed: r.opts.Seed,
-		SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
-		Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		Work: work.Name, WorkAbout: work.About,
+		Conditions: Conditions{
+			Quota: r.opts.Quota, Seconds: r.opts.Each.Seconds(), Seed: r.opts.Seed,
+			SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
+			Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		},
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 
 // example is a run of two guards through a light and a heavy load.
 func example() *Run {
-	run := &Run{Capacity: 100, Work: "cpu", WorkAbout: "work", SLOMillis: 500, DeadlineMs: 1000, Notes: []string{"a note"}}
+	run := &Run{Capacity: 100, Work: "cpu", WorkAbout: "work", Notes: []string{"a note"}}
+	run.SLOMillis, run.DeadlineMs = 500, 1000
 	for _, guard := range []string{"none", "mine"} {
 		heavy := steady(5, 2*time.Second, 4*time.Second, timeout, deadline)
 		if guard == "mine" {

@@ -12,20 +12,26 @@ const bucket = 100 * time.Millisecond
 // A Run is everything one invocation has measured. Latencies are in milliseconds, shares are fractions of the requests
 // sent, and goodput is a fraction of the capacity.
 type Run struct {
+	Conditions
+
 	Capacity      float64  `json:"capacity_rps"`                 // of the bare server, measured before
 	CapacityAfter float64  `json:"capacity_after_rps,omitempty"` // and after, to show how steady the machine was
 	Work          string   `json:"work"`
 	WorkAbout     string   `json:"work_about"`
-	Quota         float64  `json:"quota"` // CPUs the server may use; 0 means no limit but GOMAXPROCS=1
-	Seconds       float64  `json:"seconds"`
-	Seed          uint64   `json:"seed"`
-	SLOMillis     float64  `json:"slo_ms"`
-	DeadlineMs    float64  `json:"deadline_ms"`
-	Go            string   `json:"go"`
-	Platform      string   `json:"platform"`
 	Notes         []string `json:"notes,omitempty"`
 	Results       []Result `json:"results"`
 	Series        []Series `json:"series,omitempty"`
+}
+
+// Conditions are what the figures of a run hold for.
+type Conditions struct {
+	Quota      float64 `json:"quota"` // CPUs the server may use; 0 means no limit but GOMAXPROCS=1
+	Seconds    float64 `json:"seconds"`
+	Seed       uint64  `json:"seed"`
+	SLOMillis  float64 `json:"slo_ms"`
+	DeadlineMs float64 `json:"deadline_ms"`
+	Go         string  `json:"go"`
+	Platform   string  `json:"platform"`
 }
 
 // A Result is how one guard did under one load. Fields without All are of the last half of the load, fields with All
