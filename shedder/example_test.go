@@ -89,3 +89,14 @@ func ExampleSignal() {
 	fmt.Println(shed.Stats().Overloaded, shed.Stats().Why())
 	// Output: true pool
 }
+
+// With an objective, how much longer than undisturbed a request may take follows from it.
+func ExampleOptions_objective() {
+	shed := spillway.Must(shedder.New(&shedder.Options{SLO: 250 * time.Millisecond})) // later answers are worthless
+	gate := spillway.New(shed)
+	if permit, err := gate.Enter(context.Background(), spillway.Request{}); err == nil {
+		permit.Done(spillway.Success)
+	}
+	fmt.Println(shed.Stats().MaxDelay)
+	// Output: 100ms
+}

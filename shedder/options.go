@@ -36,8 +36,12 @@ type Options struct {
 	// between latency (less) and utilization (more). It is added to rt in pass × rt; goroutines that wait half of it for
 	// a processor mean overload; and a seventh of it is what such waits are steered to. The pauses of a CPU quota come on
 	// top, since nobody can help them. If MaxDelay is 0, it is 100 ms. If it is [Off], the rule is pass × rt to the
-	// letter, and only the CPU says when.
+	// letter, and only the CPU says when. If SLO is set, MaxDelay follows from it and must be 0.
 	MaxDelay time.Duration
+	// SLO is your objective: how long an answer may take until it is worthless to whoever asked. MaxDelay is then what
+	// keeps nearly all of the admitted within it, two fifths of what it leaves beyond rt, and follows rt as that is learnt. If
+	// SLO is 0, there is none. An objective near rt or below cannot be kept by refusing; MaxDelay is a twentieth of it then.
+	SLO time.Duration
 	// CoolDown is how long the limit stays in force after the last reading that said overloaded.
 	// If CoolDown is 0, it is one second.
 	CoolDown time.Duration
@@ -88,7 +92,9 @@ type SchedSampler interface {
 func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.CPUThreshold, DefaultCPUThreshold)
 	setDefault(&o.Streak, DefaultStreak)
-	setDefault(&o.MaxDelay, DefaultMaxDelay)
+	if o.SLO == 0 {
+		setDefault(&o.MaxDelay, DefaultMaxDelay)
+	}
 	setDefault(&o.CoolDown, DefaultCoolDown)
 	setDefault(&o.Window, DefaultWindow)
 	setDefault(&o.Buckets, DefaultBuckets)
@@ -111,7 +117,11 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shedder: CPUThreshold must be in (0, 1] or Off, got %v", o.CPUThreshold)
 	case o.Streak < 1 && o.Streak != Off:
 		return fmt.Errorf("shedder: Streak must be at least 1 or Off, got %d", o.Streak)
-	case o.MaxDelay < time.Millisecond && o.MaxDelay != Off:
+	case o.SLO != 0 && o.SLO < 10*time.Millisecond:
+		return fmt.Errorf("shedder: SLO must be at least 10ms, or 0 for none, got %v", o.SLO)
+	case o.SLO != 0 && o.MaxDelay != 0:
+		return fmt.Errorf("shedder: MaxDelay must be 0 if SLO is set, got %v and an SLO of %v", o.MaxDelay, o.SLO)
+	case o.SLO == 0 && o.MaxDelay < time.Millisecond && o.MaxDelay != Off:
 		return fmt.Errorf("shedder: MaxDelay must be at least 1ms or Off, got %v", o.MaxDelay)
 	case o.CoolDown < 0:
 		return fmt.Errorf("shedder: CoolDown must not be negative, got %v", o.CoolDown)
@@ -132,4 +142,13 @@ func (o *Options) validate() error {
 		}
 	}
 	return nil
+}
+
+// maxDelay returns the MaxDelay in force for an undisturbed latency of rt ns, 0 if that is not known. A request that waits
+// for the allowance of MaxDelay may wait as long again for a processor.
+func (o *Options) maxDelay(rt float64) time.Duration {
+	if o.SLO == 0 {
+		return o.MaxDelay
+	}
+	return max((o.SLO-time.Duration(rt))*2/5, o.SLO/20, time.Millisecond)
 }

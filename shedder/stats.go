@@ -29,6 +29,7 @@ type Stats struct {
 	InFlight int64
 	MaxPass  float64       // greatest rate of successes in a bucket of the window, per second
 	MinRT    time.Duration // latency of an undisturbed request; 0 if not learnt yet
+	MaxDelay time.Duration // that of Options, or what follows from its SLO
 	Gain     float64       // what MaxPass × MinRT is multiplied by to yield Limit; 0 while it is not in force
 
 	Leak   float64 // share of refusals that passes for the sake of Options.MaxShed
@@ -65,7 +66,7 @@ func (s *Shedder) snapshot(r *reading, v Stats) {
 	v.Time, v.CPU, v.CPUSmooth, v.QueueDelay, v.QuotaPause = r.now, r.cpu, r.smoothed, r.wait, r.pause
 	v.Overloaded, v.Reason, v.Signal, v.Since = c.overloaded, c.reason, r.signal, c.since
 	v.Limit, v.Pace, v.MaxPass, v.MinRT = c.out.limit, c.out.pace, r.pass, time.Duration(r.rt)
-	v.Probes = s.prober.probes
+	v.Probes, v.MaxDelay = s.prober.probes, c.opts.MaxDelay
 	if base := r.pass * r.rt / 1e9; c.overloaded && base > 0 {
 		v.Gain = c.out.limit / base
 	}

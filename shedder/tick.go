@@ -93,6 +93,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	r.signal, signalErr = readSignals(s.opts.Signals, now)
 	dt := now.Sub(s.control.lastTick).Seconds()
 	s.control.opts = s.opts
+	s.control.opts.MaxDelay = s.opts.maxDelay(r.rt)
 	v := s.control.step(&r)
 	if s.opts.Disabled {
 		v = free

@@ -21,7 +21,7 @@ type contender struct {
 // gates make the gate of each host.
 type gates func(*sim.Host) (*spillway.Gate, error)
 
-const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms, gradient2, vegas, aimd"
+const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms, gradient2, vegas, aimd"
 
 // contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
 func contenders(list string) ([]contender, error) {
@@ -107,10 +107,12 @@ func shedding(name, options string) (func(uint64) gates, error) {
 			o.CPUThreshold, err = strconv.ParseFloat(value, 64)
 		case "delay":
 			o.MaxDelay, err = time.ParseDuration(value)
+		case "slo":
+			o.SLO, err = time.ParseDuration(value)
 		case "cooldown":
 			o.CoolDown, err = time.ParseDuration(value)
 		default:
-			err = fmt.Errorf("unknown option %q; there are threshold, delay and cooldown", key)
+			err = fmt.Errorf("unknown option %q; there are threshold, delay, slo and cooldown", key)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", name, err)
