@@ -210,7 +210,7 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 			q.tally.failures.Add(1)
 			k.node.Fail(now)
 		} else {
-			q.nodes.Store(int64(max(r.Nodes, 1)))
+			q.heardOf(r.Nodes, r.Learning)
 		}
 		k.local.Store(k.node.Leased())
 		k.view.Store(&leaseView{View: k.node.View(), err: err})

@@ -96,14 +96,15 @@ type LimitOptions struct {
 	// nothing, and headers can be written. Each takes some 200 bytes. If Remember is 0, it is 16384.
 	Remember int
 	// Recheck is after how long Redis is asked again about a key that it refused, however long that will last. What other
-	// processes give back, or reset, is noticed no later. If Recheck is 0, Redis is asked when it said that there would be more.
+	// processes give back or reset, or a rule that they set, is noticed no later. If Recheck is 0, Redis is asked when it said
+	// that there would be more, or after a second if the limit is Stored.
 	Recheck time.Duration
 
 	// PerClient, if it is set, makes the limit that of the client with this name, such as a host, for each key: every client
 	// has all of it. If PerClient is empty, all clients share it.
 	PerClient string
 	// Stored has each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one, which every process
-	// reads with each call. There must be one Rule, not of the calendar, which is that of all other keys, and the kind of all.
+	// reads with each call of Redis; one that remembers a refusal goes by it for Recheck. There must be one Rule, not of the calendar, which is that of all other keys, and the kind of all.
 	Stored bool
 	// KeepAlive is how long a stored rule outlives its last use. If KeepAlive is 0, it is 30 days.
 	KeepAlive time.Duration
@@ -116,6 +117,7 @@ const (
 	defaultRemember = 1 << 14
 
 	defaultKeepAlive = 30 * 24 * time.Hour
+	storedRecheck    = time.Second
 )
 
 // NewLimit returns a Limit, and does not ask Redis. The error names the field that cannot be right.
@@ -128,6 +130,9 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	opts.OnLoss = cmp.Or(opts.OnLoss, Share)
 	opts.Remember = cmp.Or(opts.Remember, defaultRemember)
 	opts.KeepAlive = cmp.Or(opts.KeepAlive, defaultKeepAlive)
+	if opts.Stored {
+		opts.Recheck = cmp.Or(opts.Recheck, storedRecheck)
+	}
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -167,7 +172,7 @@ func (o *LimitOptions) validate() error {
 	case o.Remember < 1 || o.Remember > maxRemember:
 		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
 	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
-		return errors.New("cluster: Limit: Rules must be one, and not of the calendar, to be Stored")
+		return fmt.Errorf("cluster: Limit: Rules must be one, and not of the calendar, to be Stored, got %d: %v", len(o.Rules), o.Rules)
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
 		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:

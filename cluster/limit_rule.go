@@ -163,17 +163,25 @@ func (r Rule) local(nodes int) (limiter.Limit, error) {
 	return nil, errors.New("must be made by Bucket, Policer, FixedWindow, SlidingWindow or SlidingLog, got the zero Rule")
 }
 
+// most names the field that limit comes from.
+func (r Rule) most() string {
+	if r.kind == bucketKind {
+		return "Burst"
+	}
+	return "Limit"
+}
+
 // validate returns an error that says what cannot be right, in the words of package limiter as far as it knows.
 func (r Rule) validate() error {
 	if _, err := r.local(1); err != nil || r.limit < 1 {
 		if err == nil {
-			err = fmt.Errorf("limit must be at least 1, got %d", r.limit)
+			err = fmt.Errorf("%s: %s must be at least 1, got %d", r.name, r.most(), r.limit)
 		}
 		return err
 	}
 	switch {
 	case r.limit > maxTokens:
-		return fmt.Errorf("%s: limit must be at most 2^52, got %d", r.name, r.limit)
+		return fmt.Errorf("%s: %s must be at most 2^52, got %d", r.name, r.most(), r.limit)
 	case r.kind == logKind && r.limit > MaxLog:
 		return fmt.Errorf("%s: Limit must be at most %d, got %d", r.name, MaxLog, r.limit)
 	case r.kind == bucketKind:

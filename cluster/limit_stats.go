@@ -12,7 +12,7 @@ import (
 type LimitStats struct {
 	limiter.Stats
 
-	AdmittedBy [numSources]int64 // requests let through, by [Source]
+	AdmittedBy [numSources]int64 // requests let through, by [Source]: AdmittedBy[FromRedis], ...
 	RefusedBy  [numSources]int64 // requests refused for now, by [Source]
 	Lost       int64             // calls that Redis did not answer, or that were not made because it had not
 	Near       int64             // requests let through by Redis that left less than a fifth of a rule

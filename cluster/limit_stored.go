@@ -20,8 +20,8 @@ const (
 	AndKeep  Setting = "keep"   // as many tokens stay taken as were: a greater limit adds the difference, a smaller one leaves at least none
 )
 
-// SetRule keeps a rule for one key in Redis, which all processes follow from their next call on, and reports whether it did:
-// always, unless with [IfAbsent] there was one. The limit must be Stored, and the rule of the same kind as that in its options;
+// SetRule keeps a rule for one key in Redis, which all processes follow from their next call of Redis on, and at the latest
+// after Recheck where they remember a refusal. It reports whether it did: always, unless with [IfAbsent] there was one. The limit must be Stored, and the rule of the same kind as that in its options;
 // its name does not change. It goes when nobody has taken tokens of the key for KeepAlive, which must not be less than the
 // window of the rule.
 //

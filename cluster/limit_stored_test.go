@@ -109,14 +109,32 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 		"token bucket: Rate.Tokens must be": {Bucket(limiter.BucketOptions{Rate: limiter.Per(0, time.Second), Burst: 1}), AndKeep},
 	} {
 		_, err := l.SetRule(t.Context(), "k", c.rule, c.how)
-		if want == "Burst must be at least 1, got" {
-			want = "limit must be at least 1"
-		}
 		require.ErrorContains(t, err, "cluster: Limit: SetRule: ")
 		require.ErrorContains(t, err, want)
 	}
 	_, err = newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 3)}}).SetRule(t.Context(), "k", perSecond(1, 1), AndKeep)
 	require.ErrorContains(t, err, "must be made with Stored")
+}
+
+// A process that remembers for a day that a key is used up hears of a greater rule nevertheless.
+func TestAStoredRuleReachesWhoRemembersARefusal(t *testing.T) {
+	client := server(t)
+	day := func(n int) Rule {
+		return FixedWindow(limiter.FixedWindowOptions{Limit: n, Period: 24 * time.Hour})
+	}
+	o := LimitOptions{Name: "plan", Rules: []Rule{day(3)}, Stored: true}
+	mine, other := newLimit(t, client, o), newLimit(t, client, o)
+	for range 4 {
+		_, err := mine.Take(t.Context(), "k", 1)
+		require.NoError(t, err)
+	}
+	ok, err := other.SetRule(t.Context(), "k", day(10), AndKeep)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Eventually(t, func() bool {
+		r, err := mine.Take(t.Context(), "k", 1)
+		return err == nil && r.Allowed && r.Limit == 10
+	}, 20*time.Second, 50*time.Millisecond)
 }
 
 func TestPerClient(t *testing.T) {

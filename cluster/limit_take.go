@@ -52,7 +52,8 @@ func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 }
 
 // TakeUpTo takes n tokens of a key from all rules, or as many as each of them has if those are fewer: Result.Taken. The
-// Result is Allowed if it took n. Errors are those of [Limit.Take], but any n may be asked for.
+// Result is Allowed if it took n; otherwise RetryAfter is how long until as many as are missing have come, or until there is
+// one if nothing could be taken and the refusal is remembered. Errors are those of [Limit.Take], but any n may be asked for.
 func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return l.Peek(ctx, key)

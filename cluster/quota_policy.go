@@ -102,7 +102,7 @@ func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64)
 		return a, ticket, nil
 	}
 	k.left.Store(t.left)
-	q.nodes.Store(int64(max(t.nodes, 1)))
+	q.heardOf(t.nodes, t.learning)
 	if !t.taken {
 		k.dry.Store(true)
 		k.refused.Add(n)

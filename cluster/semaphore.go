@@ -41,8 +41,9 @@ const (
 // Semaphore renews it at a third of its TTL, and if it cannot, it ends [Held.Context] before Redis gives the permit to
 // somebody else. A holder that dies gives its permit back by not renewing it.
 //
-// What this cannot promise is stated in the documentation of the package: where more than the limit may never touch
-// something, have that thing check [Held.Fence].
+// A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running; after a loss of memory, a
+// failover, or while a holder stands still, there are more than Limit for a while. Where more may never touch something, have
+// that thing check [Held.Fence].
 //
 // Those who wait are served in the order in which Redis heard of them, with three exceptions. With k permits free, the first
 // k in the queue may take them in any order. Who is not heard of for four times Poll, such as a process that was stopped,
@@ -201,7 +202,7 @@ func (o *SemaphoreOptions) validate(kind string) error {
 	case o.Poll < time.Millisecond || o.Poll > maxPoll:
 		return fmt.Errorf("cluster: %s: Poll must be in 1ms..%v, got %v", kind, maxPoll, o.Poll)
 	case o.OnLoss != Open && o.OnLoss != Closed:
-		return fmt.Errorf("cluster: %s: OnLoss must be open or closed, got %v", kind, o.OnLoss)
+		return fmt.Errorf("cluster: %s: OnLoss must be Open or Closed, got %v", kind, o.OnLoss)
 	}
 	return nil
 }

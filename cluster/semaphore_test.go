@@ -319,7 +319,7 @@ func TestSemaphoreOptions(t *testing.T) {
 		{SemaphoreOptions{Client: c, Limit: 1, TTL: -1}, "cluster: Semaphore: TTL must be in 50ms..1h0m0s, got -1ns"},
 		{SemaphoreOptions{Client: c, Limit: 1, Guard: time.Millisecond}, "Guard must be in 200ms..5s, TTL/50 to TTL/2, got 1ms"},
 		{SemaphoreOptions{Client: c, Limit: 1, Poll: time.Hour}, "cluster: Semaphore: Poll must be in 1ms..10s, got 1h0m0s"},
-		{SemaphoreOptions{Client: c, Limit: 1, OnLoss: Share}, "cluster: Semaphore: OnLoss must be open or closed, got share"},
+		{SemaphoreOptions{Client: c, Limit: 1, OnLoss: Share}, "cluster: Semaphore: OnLoss must be Open or Closed, got share"},
 		{SemaphoreOptions{Client: c, Limit: 1, Timeout: time.Hour}, "cluster: Semaphore: Timeout must be in 1ms..1m0s, got 1h0m0s"},
 	} {
 		_, err := NewSemaphore(&o.o)

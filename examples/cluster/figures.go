@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/spillway-go/spillway/internal/report"
 )
@@ -33,16 +32,10 @@ func (d *drama) figures() figures {
 	return f
 }
 
-// windows returns the first window that begins after from, and the first that does not end before to.
-func windows(from, to time.Time) (first, end int64) {
-	w := int64(window)
-	return (from.UnixNano() + w - 1) / w, to.UnixNano() / w
-}
-
 func (d *drama) figuresOf(p *phase) phaseFigures {
 	f := phaseFigures{Phase: p.name, shares: make([]float64, len(d.nodes))}
-	first, end := windows(p.from, p.to)
-	settled, _ := windows(p.from.Add(d.settle()), p.to)
+	first, end := windowOf(p.from), windowOf(p.to) // what a phase begins with is in the window in which it begins
+	settled := windowOf(p.from.Add(d.settle())) + 1
 	seconds := float64(end-settled) * window.Seconds()
 	offered := make([]float64, len(d.nodes))
 	worst := 0
@@ -134,7 +127,7 @@ func (d *drama) charts() []report.Chart {
 		shares.Lines = append(shares.Lines, report.Line{Name: n.name, Role: report.RoleAt(i)})
 	}
 	begin := d.phases[0].from
-	first, end := windows(begin, d.phases[len(d.phases)-1].to)
+	first, end := windowOf(begin)+1, windowOf(d.phases[len(d.phases)-1].to)
 	for w := first; w < end; w++ {
 		var sum moment
 		for i, n := range d.nodes {

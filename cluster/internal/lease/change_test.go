@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -41,4 +42,22 @@ func TestTheGreatestLimitCounts(t *testing.T) {
 	f.mostOf(t, "all know")
 	f.tell(0, 1, 30000)
 	within(t, 30000, sum(f.run(2*time.Second)), 0.32, 1.01+400.0/20000/2)
+}
+
+// A table that lost its memory knows of those only that have asked since. Who goes by its number before it has learnt takes too
+// great a share if it is lost once more.
+func TestATableThatLearnsLowersNoNumber(t *testing.T) {
+	n := NewNode(proto(), "a", 0, rand.New(rand.NewPCG(1, 1)))
+	n.SetNodes(0, 3)
+	now := time.Duration(0)
+	for _, c := range []struct {
+		says     int
+		learning bool
+		want     int
+	}{{1, true, 3}, {4, true, 4}, {2, true, 4}, {2, false, 2}} {
+		now += 200 * time.Millisecond
+		q := n.Begin(now, 10)
+		require.True(t, n.Apply(now, &Reply{Seq: q.Seq, Epoch: "e", Grant: 100, Nodes: c.says, Learning: c.learning}))
+		require.Equal(t, c.want, n.View().Nodes)
+	}
 }

@@ -168,7 +168,9 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 		return false
 	}
 	n.waiting, n.failures = false, 0
-	n.SetNodes(now, r.Nodes)
+	if !r.Learning || r.Nodes > n.nodes { // a table that is still learning has not heard of all
+		n.SetNodes(now, r.Nodes)
+	}
 	n.hungry = r.Hungry
 	live := now < n.expiry
 	before := n.has
