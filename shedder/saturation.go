@@ -15,7 +15,7 @@ const (
 	flooding    = 0.5                    // what in flight has to gain then, as a share of what went and of what was inside
 	chances     = 3.5                    // standard deviations of chance, by Poisson, that it has to gain
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
-	bursting    = 10                     // times the room: so many inside that there is no time to wait and see
+	bursting    = 9                      // times the room: so many more inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
 	probeStep   = 1.5                    // how much further the first probe opens the limit, and each more than the last
 	probeMost   = 2                      // how much further a probe opens the limit at most
@@ -91,7 +91,7 @@ func (s *saturation) watch(r *reading, room float64) {
 		s.compareFrom(r)
 	}
 	usual := r.steady * r.latency.Seconds()
-	if s.grew(r, room, usual) || s.flooded(r) || float64(r.inFlight) > bursting*math.Max(room, usual) {
+	if s.grew(r, room, usual) || s.flooded(r) || float64(r.inFlight-s.from) > bursting*math.Max(room, usual) {
 		s.begin(r)
 	}
 }

@@ -78,3 +78,30 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 		}
 	}
 }
+
+// Long polls beside short requests fill a service with what waits for something else. That is no pool that overflows.
+func TestSomeWhoStayForMinutesAreNoOverload(t *testing.T) {
+	s := sim.Pool(0.5)
+	s.Machine.Pools, s.Capacity = nil, 200
+	s.Classes = []sim.Class{
+		{Name: "short", Share: 98, Stages: []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}}, {Wait: sim.Dist{Exp: 20 * time.Millisecond}}}},
+		{Name: "long", Share: 2, Stages: []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}}, {Wait: sim.Dist{Exp: 3 * time.Minute}}}},
+	}
+	s.Phases = []sim.Phase{{For: time.Minute, Load: 0.5}, {For: 10 * time.Minute, Load: 0.5, Measured: true}}
+	s.Client.Useful, s.Client.Deadline = time.Hour, time.Hour
+	for seed := range uint64(2) {
+		require.Zero(t, play(t, s, seed+1, behindShedder).Shed)
+	}
+}
+
+// A service that starts under ten times the load of its pool has not learnt anything before.
+func TestAPoolIsProtectedFromTheFirstMomentOn(t *testing.T) {
+	for _, wait := range []sim.Dist{{Fixed: 25 * time.Millisecond}, {Exp: 25 * time.Millisecond}} {
+		s := sim.Pool(10)
+		s.Classes[0].Stages[1].Wait = wait
+		s.Phases = []sim.Phase{{For: time.Minute, Load: 10, Measured: true}}
+		for seed := range uint64(2) {
+			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, 0.95)
+		}
+	}
+}
