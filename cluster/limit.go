@@ -104,7 +104,8 @@ type LimitOptions struct {
 	// has all of it. If PerClient is empty, all clients share it.
 	PerClient string
 	// Stored has each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one, which every process
-	// reads with each call of Redis; one that remembers a refusal goes by it for Recheck. There must be one Rule, not of the calendar, which is that of all other keys, and the kind of all.
+	// reads with each call of Redis; one that remembers a refusal goes by it for Recheck. There must be one Rule, not of the
+	// calendar, which is that of all other keys, and the kind of all.
 	Stored bool
 	// KeepAlive is how long a stored rule outlives its last use. If KeepAlive is 0, it is 30 days.
 	KeepAlive time.Duration

@@ -21,9 +21,9 @@ const (
 )
 
 // SetRule keeps a rule for one key in Redis, which all processes follow from their next call of Redis on, and at the latest
-// after Recheck where they remember a refusal. It reports whether it did: always, unless with [IfAbsent] there was one. The limit must be Stored, and the rule of the same kind as that in its options;
-// its name does not change. It goes when nobody has taken tokens of the key for KeepAlive, which must not be less than the
-// window of the rule.
+// after Recheck where they remember a refusal. It reports whether it did: always, unless with [IfAbsent] there was one. The
+// limit must be Stored, and the rule of the same kind as that in its options; its name does not change. It goes when nobody
+// has taken tokens of the key for KeepAlive, which must not be less than the window of the rule.
 //
 // The error names what cannot be right, or is a *[RedisError] or ctx.Err().
 func (l *Limit) SetRule(ctx context.Context, key string, r Rule, how Setting) (bool, error) {

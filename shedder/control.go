@@ -174,7 +174,7 @@ func (c *controller) saturate(r *reading, why Reason) {
 	s := &c.saturation
 	stuck := c.stuck(r)
 	if why != Calm || c.opts.MaxDelay == Off {
-		*s = saturation{}
+		*s = saturation{kept: s.kept}
 		return
 	}
 	was, limit := s.active, s.limit()
@@ -184,7 +184,7 @@ func (c *controller) saturate(r *reading, why Reason) {
 	case stuck:
 		s.begin(r)
 	default:
-		*s = saturation{}
+		*s = saturation{kept: s.kept}
 	}
 	switch {
 	case s.active && !was:

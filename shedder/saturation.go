@@ -17,6 +17,8 @@ const (
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
 	bursting    = 9                      // times the room: so many more inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
+	rises       = 1.1                    // times what was answered before, beyond chance: ever more is answered
+	marksApart  = 1.4                    // how many times later the next mark is set
 	probeStep   = 1.5                    // how much further the first probe opens the limit, and each more than the last
 	probeMost   = 2                      // how much further a probe opens the limit at most
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
@@ -39,9 +41,11 @@ type saturation struct {
 	grown    time.Time // since when in flight has been growing beyond the room; zero if it is not
 	from     int64     // in flight then
 	gone     int64     // ended by then
-	mark     time.Time // the last comparison, by the end of a closed bucket
-	inFlight int64     // at mark
-	answered int64     // at mark
+	marks    [2]mark   // while it grows: the last but one, and the last
+	kept     float64   // seconds that those inside stayed when it was last seen to keep up; 0 if there is room for them
+	compared time.Time // the last comparison, by the end of a closed bucket
+	inFlight int64     // then
+	answered int64     // then
 	rate     float64   // answers per second before the probe
 	refused  time.Time // when something was last refused
 	settled  time.Time // when what the last probe changed can be seen
@@ -54,6 +58,12 @@ type saturation struct {
 	turned   int64     // refused since then
 	looked   time.Time // the last reading
 	over     bool      // it ended because fewer ask than are answered at the steady rate
+}
+
+// A mark is how many had ended at some time.
+type mark struct {
+	at   time.Time
+	gone int64
 }
 
 // observe takes one reading. room is how many requests the service can answer in time, refusing whether any was refused of
@@ -72,7 +82,7 @@ func (s *saturation) observe(r *reading, room float64, refusing bool) {
 // watch looks for requests piling up: more inside than there is room for, and ever more.
 func (s *saturation) watch(r *reading, room float64) {
 	if float64(r.inFlight) <= room {
-		s.grown = time.Time{}
+		s.grown, s.kept = time.Time{}, 0
 		return
 	}
 	if s.grown.IsZero() {
@@ -82,16 +92,27 @@ func (s *saturation) watch(r *reading, room float64) {
 	}
 	// Each comparison is as long as half of the time since it has been growing, so that what chance hides of a slow growth in
 	// the first does not hide it for ever.
-	compared, answers := r.upTo.Sub(s.mark), r.answered-s.answered
+	compared, answers := r.upTo.Sub(s.compared), r.answered-s.answered
 	long := compared >= max(growingFor/4, r.now.Sub(s.grown)/2)
 	if long && (answers >= few || compared >= max(growingFor, 2*r.latency)) {
 		if float64(r.inFlight-s.inFlight) <= growing*float64(answers) {
 			s.growFrom(r) // what is inside grows no more: it is slow, and keeps up
+			if answers >= few {
+				s.kept = float64(r.inFlight+s.inFlight) / 2 * compared.Seconds() / float64(answers) // by Little's law
+			}
 		}
 		s.compareFrom(r)
 	}
-	usual := r.steady * r.latency.Seconds()
-	if s.grew(r, room, usual) || s.flooded(r) || float64(r.inFlight-s.from) > bursting*math.Max(room, usual) {
+	s.setMark(r)
+	// If those who stay as long as it takes are answered at the greatest rate, it needs so many. rt does not know, where it was
+	// learnt from the few that ended first.
+	needed, usual := r.pass*s.kept, r.steady*r.latency.Seconds()
+	if float64(r.inFlight-s.from) < needed {
+		return
+	}
+	room = math.Max(room, needed)
+	overflows := (s.grew(r, room, usual) || s.flooded(r)) && !s.rising(r)
+	if overflows || float64(r.inFlight-s.from) > bursting*math.Max(room, usual) {
 		s.begin(r)
 	}
 }
@@ -107,7 +128,7 @@ func (s *saturation) grew(r *reading, room, usual float64) bool {
 
 // begin makes s active. Its room is for the controller to set.
 func (s *saturation) begin(r *reading) {
-	*s = saturation{active: true, gain: 1, refused: r.now}
+	*s = saturation{active: true, gain: 1, refused: r.now, kept: s.kept}
 	s.compareFrom(r)
 	s.askFrom(r)
 }
@@ -129,6 +150,21 @@ func (s *saturation) beyondChance(r *reading) bool {
 	return gained >= chances*math.Sqrt(gained+2*went)
 }
 
+// rising reports whether ever more is answered since those inside began to grow, beyond chance: then they have not found
+// their level yet.
+func (s *saturation) rising(r *reading) bool {
+	m := s.marks[1]
+	if r.now.Sub(m.at) < r.now.Sub(s.grown)/4 { // too short to tell
+		m = s.marks[0]
+	}
+	before, after := m.at.Sub(s.grown).Seconds(), r.now.Sub(m.at).Seconds()
+	if before <= 0 || after <= 0 {
+		return false
+	}
+	expected := float64(m.gone-s.gone) * after / before
+	return float64(r.gone-m.gone) > rises*expected+math.Sqrt(expected)/2
+}
+
 // steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
 // refused any more.
 func (s *saturation) steer(r *reading, refusing bool) {
@@ -136,11 +172,11 @@ func (s *saturation) steer(r *reading, refusing bool) {
 		s.refused = r.now
 	}
 	if s.gain >= mostOpening || r.now.Sub(s.refused) > 2*r.latency {
-		*s = saturation{}
+		*s = saturation{kept: s.kept}
 		return
 	}
 	if s.needless(r) {
-		*s = saturation{over: true}
+		*s = saturation{over: true, kept: s.kept}
 		return
 	}
 	// What an opened limit takes in at first does not tell whether more inside yields more, nor does what one less wide still
@@ -154,7 +190,7 @@ func (s *saturation) steer(r *reading, refusing bool) {
 		s.compareFrom(r)
 		return
 	}
-	since, least := r.upTo.Sub(s.mark), max(probeLeast, r.latency)
+	since, least := r.upTo.Sub(s.compared), max(probeLeast, r.latency)
 	if s.rests {
 		least *= probeRest
 	}
@@ -219,10 +255,19 @@ func (s *saturation) turnover(r *reading) time.Duration {
 	return max(r.latency, time.Duration(float64(r.inFlight)/r.steady*1e9))
 }
 
-func (s *saturation) growFrom(r *reading) { s.grown, s.from, s.gone = r.now, r.inFlight, r.gone }
+func (s *saturation) growFrom(r *reading) {
+	s.grown, s.from, s.gone = r.now, r.inFlight, r.gone
+	s.marks = [2]mark{{r.now, r.gone}, {r.now, r.gone}}
+}
+
+func (s *saturation) setMark(r *reading) {
+	if float64(r.now.Sub(s.grown)) >= marksApart*float64(s.marks[1].at.Sub(s.grown)) {
+		s.marks[0], s.marks[1] = s.marks[1], mark{r.now, r.gone}
+	}
+}
 
 func (s *saturation) compareFrom(r *reading) {
-	s.mark, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered
+	s.compared, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered
 }
 
 func (s *saturation) askFrom(r *reading) {
