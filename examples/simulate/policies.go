@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/adaptive"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/sim"
@@ -67,16 +68,16 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 	case "none":
 		return always(func(*sim.Host) (*spillway.Gate, error) { return spillway.New(), nil }), nil
 	case "gradient2":
-		return alone(func() spillway.Policy { return learned(&shedder.Gradient2{}, 20, 200) }), nil
+		return alone(func() spillway.Policy { return learned(&adaptive.Gradient2{}, 20, 200) }), nil
 	case "vegas":
 		return func(seed uint64) gates {
 			return func(*sim.Host) (*spillway.Gate, error) {
 				seed++ // another one for each host
-				return spillway.New(learned(&shedder.Vegas{Seed: seed}, 1, 1000)), nil
+				return spillway.New(learned(&adaptive.Vegas{Seed: seed}, 1, 1000)), nil
 			}
 		}, nil
 	case "aimd":
-		return alone(func() spillway.Policy { return learned(&shedder.AIMD{}, 20, 200) }), nil
+		return alone(func() spillway.Policy { return learned(&adaptive.AIMD{}, 20, 200) }), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
 }
@@ -90,8 +91,8 @@ func alone(policy func() spillway.Policy) func(uint64) gates {
 }
 
 // learned returns a limit that an estimator learns, in the bounds that its authors gave it.
-func learned(e shedder.Estimator, least, most int) spillway.Policy {
-	return spillway.Must(shedder.NewLatencyLimit(&shedder.LatencyLimitOptions{Estimator: e, Min: least, Max: most}))
+func learned(e adaptive.Estimator, least, most int) spillway.Policy {
+	return spillway.Must(adaptive.New(&adaptive.Options{Estimator: e, Min: least, Max: most}))
 }
 
 // shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.

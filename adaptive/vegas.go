@@ -1,4 +1,4 @@
-package shedder
+package adaptive
 
 import (
 	"math"
@@ -7,17 +7,17 @@ import (
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
-// Vegas is an [Estimator] that guesses from the least latency seen how many requests queue, and lets the limit grow while
-// few do and shrink while many do, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of that name. It forgets
-// the least latency now and then; if that happens in an overload, it takes the overload for normal. The zero Vegas is
-// ready; one belongs to one [LatencyLimit].
+// Vegas is an [Estimator] that estimates from the least latency how many requests queue. The limit grows while few do and
+// shrinks while many do, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of that name. It learns the least
+// latency anew now and then. A dropped request shrinks the limit and teaches no latency. The zero Vegas is ready to use;
+// it belongs to one [Limit].
 type Vegas struct {
-	// Seed makes instances forget at different times, so that those of one service do not probe together.
+	// Seed makes instances learn anew at different times, so that those of one service do not probe together.
 	Seed uint64
 
 	least   time.Duration // latency without load, 0 if unknown
-	samples int           // since the least latency was forgotten
-	epochs  uint64        // how often it was forgotten
+	samples int           // since it was learned anew
+	epochs  uint64        // how often it was
 }
 
 const (
@@ -32,23 +32,28 @@ func (v *Vegas) Step(limit float64, s Sample) float64 {
 	return limit
 }
 
+// Baseline returns the least latency.
+func (v *Vegas) Baseline() time.Duration { return v.least }
+
 // stepVegas returns v and the limit after one sample.
 func stepVegas(v Vegas, limit float64, s Sample) (Vegas, float64) {
+	unit := math.Max(1, math.Floor(math.Log10(limit)))
+	if s.Dropped {
+		return v, limit - unit
+	}
 	v.samples++
 	if float64(v.samples) >= v.jitter()*vegasProbe*limit {
-		v.samples, v.least = 0, s.Latency
+		v.samples, v.least = 0, s.capped(s.Latency)
 		v.epochs++
 		return v, limit
 	}
 	if v.least == 0 || s.Latency < v.least {
-		v.least = s.Latency
+		v.least = s.capped(s.Latency)
 		return v, limit
 	}
-	unit := math.Max(1, math.Floor(math.Log10(limit)))
+	v.least = s.capped(v.least)
 	queue := math.Ceil(limit * (1 - float64(v.least)/float64(max(s.Latency, 1))))
 	switch {
-	case s.Dropped:
-		limit -= unit
 	case float64(2*s.InFlight) < limit: // the limit was not tried
 	case queue <= unit:
 		limit += vegasBeta * unit
@@ -60,7 +65,7 @@ func stepVegas(v Vegas, limit float64, s Sample) (Vegas, float64) {
 	return v, limit
 }
 
-// jitter returns a number in [0.5, 1) that depends on Seed and changes each time the least latency is forgotten.
+// jitter returns a number in [0.5, 1) that depends on Seed and changes each time the least latency is learned anew.
 func (v *Vegas) jitter() float64 {
 	x := splitmix.Mix(v.Seed*splitmix.Gamma + v.epochs*0xD1342543DE82EF95 + 1)
 	return 0.5 + float64(x>>11)/(1<<54)

@@ -1,0 +1,34 @@
+package adaptive
+
+import "time"
+
+// A Sample is what one request teaches an [Estimator].
+type Sample struct {
+	Latency  time.Duration // from its admission to its end
+	InFlight int           // requests in flight when it was admitted, itself included
+	Dropped  bool          // it met overload further on; its Latency says nothing about a healthy request
+	// Ceiling is the longest latency that may count as healthy, whatever the samples say. If Ceiling is 0, there is none.
+	Ceiling time.Duration
+}
+
+// An Estimator learns how many requests may be in flight: [Gradient2], [Vegas], [AIMD], or your own. An Estimator belongs
+// to one [Limit], which calls it for one sample at a time.
+type Estimator interface {
+	// Step returns the limit after one more sample, given the limit before it. The Limit brings the result into its
+	// bounds; a result that is not a number leaves the limit as it is.
+	Step(limit float64, s Sample) float64
+}
+
+// A Baseliner is an [Estimator] with a baseline, which [Stats] then shows.
+type Baseliner interface {
+	// Baseline returns the latency that counts as healthy, or 0 if it is not known yet.
+	Baseline() time.Duration
+}
+
+// capped returns d, or the ceiling if that is less.
+func (s *Sample) capped(d time.Duration) time.Duration {
+	if s.Ceiling > 0 {
+		return min(d, s.Ceiling)
+	}
+	return d
+}

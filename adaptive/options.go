@@ -1,0 +1,126 @@
+package adaptive
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+)
+
+// The defaults of [Options].
+const (
+	DefaultInitial = 20
+	DefaultMin     = 1
+	DefaultMax     = 1000
+	DefaultMaxRise = 2.0
+)
+
+// Off disables what a field of [Options] stands for, where zero means its default.
+const Off = -1
+
+// Options are the options of a [Limit]. The zero Options are the defaults.
+type Options struct {
+	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
+	Estimator Estimator
+	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot be tuned
+	// later.
+	Initial int
+	// Min is the least limit. If Min is 0, it is 1.
+	Min int
+	// Max is the greatest limit. If Max is 0, it is 1000.
+	Max int
+	// MaxRise is the factor, above 1, by which the latency that counts as healthy may rise within an hour of traffic. A
+	// greater factor adapts sooner to requests that became slower for good, and forgives a long incident more. If MaxRise
+	// is 0, it is 2. If it is [Off], there is no such bound. It does not matter to [AIMD].
+	MaxRise float64
+	// MaxBaseline is the longest latency that may count as healthy, such as your objective for the mean latency. If
+	// MaxBaseline is 0, only MaxRise bounds it. It does not matter to [AIMD].
+	MaxBaseline time.Duration
+}
+
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
+func (o Options) withDefaults() (Options, error) {
+	setDefault(&o.Min, DefaultMin)
+	setDefault(&o.Max, DefaultMax)
+	setDefault(&o.Initial, min(max(DefaultInitial, o.Min), o.Max))
+	setDefault(&o.MaxRise, DefaultMaxRise)
+	if o.Estimator == nil {
+		o.Estimator = &Gradient2{}
+	}
+	return o, o.validate()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Min < 1:
+		return fmt.Errorf("adaptive: Min must be at least 1, got %d", o.Min)
+	case o.Max < o.Min:
+		return fmt.Errorf("adaptive: Max must be at least Min, which is %d, got %d", o.Min, o.Max)
+	case !(o.MaxRise > 1) && o.MaxRise != Off || math.IsInf(o.MaxRise, 1):
+		return fmt.Errorf("adaptive: MaxRise must be above 1 and finite, or Off, got %v", o.MaxRise)
+	case o.MaxBaseline < 0:
+		return fmt.Errorf("adaptive: MaxBaseline must not be negative, got %v", o.MaxBaseline)
+	}
+	return validate(o.Estimator)
+}
+
+// validate reports what an Estimator of this package cannot be, and a nil pointer to any.
+func validate(e Estimator) error {
+	if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("adaptive: Estimator must not be a nil %T", e)
+	}
+	switch e := e.(type) {
+	case *Gradient2:
+		if e.Tolerance != 0 && (!(e.Tolerance >= 1) || math.IsInf(e.Tolerance, 1)) {
+			return fmt.Errorf("adaptive: Gradient2: Tolerance must be at least 1 and finite, got %v", e.Tolerance)
+		}
+	case *AIMD:
+		if e.Timeout < 0 {
+			return fmt.Errorf("adaptive: AIMD: Timeout must not be negative, got %v", e.Timeout)
+		}
+	}
+	return nil
+}
+
+// Options returns the options in force, with every default filled in. Change them and pass them to [Limit.Tune].
+func (l *Limit) Options() Options {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.opts
+}
+
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the healthy
+// latencies learned so far stay. Another Estimator begins from the present limit; the one in force goes on if it is passed
+// again, or if Estimator is nil and New or Tune made it. Initial must be 0 or the one given to New. Tune returns an error
+// that names the invalid field, and then changes nothing.
+func (l *Limit) Tune(o Options) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.Initial != 0 && o.Initial != l.opts.Initial {
+		return fmt.Errorf("adaptive: Tune: Initial cannot change from %d, got %d", l.opts.Initial, o.Initial)
+	}
+	o.Initial = l.opts.Initial
+	own := o.Estimator == nil
+	if own && l.own {
+		o.Estimator = l.opts.Estimator
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	l.install(opts, own || l.own && same(opts.Estimator, l.opts.Estimator))
+	return nil
+}
+
+// same reports whether two Estimators are the same pointer.
+func same(a, b Estimator) bool {
+	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
+	return v.Kind() == reflect.Pointer && v.Type() == w.Type() && v.Pointer() == w.Pointer()
+}
