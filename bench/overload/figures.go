@@ -16,7 +16,7 @@ import (
 type figures struct {
 	overload.Conditions
 
-	Capacity float64  `json:"capacity_rps"` // of the first work
+	Capacity float64  `json:"capacity_rps"` // of the first work, as slo_ms and deadline_ms
 	Shape    string   `json:"shape"`
 	Passes   int      `json:"passes"`
 	Works    []work   `json:"works"`
@@ -30,6 +30,8 @@ type work struct {
 	About         string   `json:"work_about"`
 	Capacity      float64  `json:"capacity_rps"`
 	CapacityAfter float64  `json:"capacity_after_rps"`
+	SLOMillis     float64  `json:"slo_ms"`
+	DeadlineMs    float64  `json:"deadline_ms"`
 	Notes         []string `json:"notes,omitempty"`
 }
 
@@ -57,7 +59,10 @@ func (f *figures) add(s *settings, passes []*overload.Run) {
 		f.Conditions, f.Capacity, f.Shape, f.Passes = last.Conditions, last.Capacity, string(s.plan.Shape), s.passes
 		f.Seed = s.plan.Seed
 	}
-	f.Works = append(f.Works, work{last.Work, last.WorkAbout, last.Capacity, last.CapacityAfter, last.Notes})
+	f.Works = append(f.Works, work{
+		Work: last.Work, About: last.WorkAbout, Capacity: last.Capacity, CapacityAfter: last.CapacityAfter,
+		SLOMillis: last.SLOMillis, DeadlineMs: last.DeadlineMs, Notes: last.Notes,
+	})
 	f.Results = append(f.Results, rows(passes)...)
 	for _, one := range last.Series {
 		f.Series = append(f.Series, series{one, last.Work})
@@ -127,10 +132,10 @@ func bestFixed(results []overload.Result, i int) (guard string, goodput float64)
 func (f *figures) print(out io.Writer) error {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "work\tguard\tload\tgoodput\tof best fixed\tbest\tfirst 5 s\tp99 ms\trefused\trefusal p99 ms\t")
+	fmt.Fprintln(w, "work\tguard\tload\tgoodput\tof best fixed\tbest\tfirst 5 s\tp99 ms\trefused\tover the whole\trefusal p99 ms\t")
 	for _, r := range f.Results {
-		fmt.Fprintf(w, "%s\t%s\t%gx\t%.2f\t%s\t%s\t%.2f\t%s\t%.0f%%\t%s\t\n", r.Work, r.Guard, r.Load, r.Goodput, number(r.OfBestFixed, 2),
-			r.BestFixed, r.Goodput5s, number(r.P99, 0), 100*r.Shed, number(r.RefusedP99, 0))
+		fmt.Fprintf(w, "%s\t%s\t%gx\t%.2f\t%s\t%s\t%.2f\t%s\t%.0f%%\t%.1f%%\t%s\t\n", r.Work, r.Guard, r.Load, r.Goodput, number(r.OfBestFixed, 2),
+			r.BestFixed, r.Goodput5s, number(r.P99, 0), 100*r.Shed, 100*r.ShedAll, number(r.RefusedP99, 0))
 	}
 	return w.Flush()
 }

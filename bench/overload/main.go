@@ -64,7 +64,7 @@ func parse(args []string, out io.Writer) (*settings, error) {
 	flags.SetOutput(out)
 	guards := flags.String("guards", "none,spillway,go-zero,aegis,failsafe,gradient2,rate:1",
 		"guards to compare: none, fixed:N, rate:F (a rate limit at F times the capacity), "+strings.Join(guardNames(), ", "))
-	works := flags.String("works", "cpu,cpusolid,io,db", "what the server does for a request: cpu, cpusolid, io, db, mixed")
+	works := flags.String("works", "cpu,cpusolid,io,db", "what the server does for a request: "+strings.Join(workNames(), ", "))
 	loads := flags.String("loads", "2,5,10", "loads to run in order, as multiples of the capacity")
 	seconds := flags.Float64("seconds", 6, "how long each load lasts")
 	settle := flags.Float64("settle", 1.5, "how long the light load before each step lasts, in seconds")
@@ -107,6 +107,13 @@ func (s *settings) check() error {
 func guardNames() (names []string) {
 	for _, g := range peers.Guards() {
 		names = append(names, g.Name)
+	}
+	return names
+}
+
+func workNames() (names []string) {
+	for _, w := range overload.Works() {
+		names = append(names, w.Name)
 	}
 	return names
 }

@@ -203,3 +203,28 @@ func TestFiguresAndPage(t *testing.T) {
 	require.NoError(t, writePage(page, f, []*overload.Run{run, &second}))
 	require.FileExists(t, page)
 }
+
+// The file says what was refused over the whole load, and by which SLO and deadline each work was judged.
+func TestFileNamesTheFiguresOfEachWork(t *testing.T) {
+	run := pass(300, 300, []float64{0.5}, map[string][]float64{"spillway": {0.49}}, "spillway")
+	run.Work, run.SLOMillis, run.DeadlineMs, run.Results[0].ShedAll = "slow", 20_000, 21_000, 0.25
+	all := &figures{}
+	all.add(settled(t), []*overload.Run{run})
+	name := filepath.Join(t.TempDir(), "figures.json")
+	require.NoError(t, all.write(name))
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	var file struct {
+		Works, Results []map[string]any
+	}
+	require.NoError(t, json.Unmarshal(data, &file))
+	require.InDelta(t, 0.25, file.Results[0]["shed_all"], 0)
+	require.InDelta(t, 20_000, file.Works[0]["slo_ms"], 0)
+	require.InDelta(t, 21_000, file.Works[0]["deadline_ms"], 0)
+}
+
+func TestEveryWorkHasLimitsToLookAmong(t *testing.T) {
+	for _, w := range overload.Works() {
+		require.Contains(t, sweeps, w.Name)
+	}
+}

@@ -18,6 +18,8 @@ var sweeps = map[string][]int{
 	"io":       {16, 32, 64, 128},
 	"db":       {8, 16, 32, 64},
 	"mixed":    {4, 8, 16, 32},
+	"slow":     {300, 600, 1200, 2400},
+	"slow2":    {600, 1200, 2400},
 }
 
 // isFixed reports whether a guard is a fixed limit.

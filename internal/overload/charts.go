@@ -56,10 +56,11 @@ func (run *Run) comparison() []report.Chart {
 		return 100 * float64(f.good) / grain.Seconds() / run.Capacity
 	})
 	goodput.Height, goodput.Max = 260, 150
+	deadline := time.Duration(run.DeadlineMs * float64(time.Millisecond))
 	latency := run.chart("Latency", "ms, p99", "Of the requests that were not refused. One that got no answer counts as the deadline.", func(f figures, c cell) float64 {
 		return known(quantile(append(f.latencies, slices.Repeat([]time.Duration{deadline}, f.timeouts)...), 0.99))
 	})
-	latency.Log, latency.Min, latency.Max, latency.Height = true, 1, 2000, 260
+	latency.Log, latency.Min, latency.Max, latency.Height = true, 1, 2*run.DeadlineMs, 260
 	latency.Marks = []report.Mark{{Y: run.SLOMillis, Name: "worthless above"}}
 	refused := run.chart("Refused", "% of the requests", "", func(f figures, c cell) float64 { return 100 * f.share(f.refused) })
 	refused.Max = 105

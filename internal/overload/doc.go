@@ -15,12 +15,13 @@
 //
 // They form an open loop, as the users of a service do: send times are drawn beforehand from a Poisson process, and
 // nobody waits for anybody else's answer. Latency counts from the intended send time, so a generator that falls behind
-// cannot flatter the server; how far it was behind is part of the result. A client gives up after a second; one of
-// net/http closes its connection then. An answer that takes longer than half a second is worthless.
+// cannot flatter the server; how far it was behind is part of the result. Unless the [Work] says otherwise, a client gives
+// up after a second, and an answer that takes longer than half a second is worthless. A client of net/http that gives up
+// closes its connection.
 //
 // # The run
 //
-// First the capacity of the bare server is measured with clients in a closed loop. Then each guard gets a new server
+// First the capacity of the bare server is measured with clients in a closed loop, or taken from the [Work]. Then each guard gets a new server
 // and all loads in order, as multiples of that capacity. Each step up begins from half the capacity; a server that does
 // not find back to health there is replaced, so that one load does not spoil the next, and the result says so. The step
 // down to a last light load is never helped in this way.

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// The client's side of the bargain.
+// The client's side of the bargain, for a [Work] that does not say otherwise.
 const (
-	slo      = 500 * time.Millisecond // an answer that comes later is worthless
-	deadline = time.Second            // then the client gives up
+	defaultSLO      = 500 * time.Millisecond // an answer that comes later is worthless
+	defaultDeadline = time.Second            // then the client gives up
 )
 
 // maxInFlight bounds how many requests the generator has open at once.
@@ -37,9 +37,10 @@ type sample struct {
 	latency time.Duration
 	waited  time.Duration // since the client first asked for the same, if this is not the first time
 	kind    kind
+	late    bool // the answer, if there was one, came after the SLO
 }
 
-func (s *sample) good() bool { return s.kind == answered && s.waited+s.latency <= slo }
+func (s *sample) good() bool { return s.kind == answered && !s.late }
 
 // schedule draws the send times of a Poisson stream of rate requests per second that lasts d.
 func schedule(rng *rand.Rand, rate float64, d time.Duration) []time.Duration {
@@ -58,11 +59,13 @@ type tally struct{ sent, ended, good, refused, timeouts atomic.Int64 }
 
 // A generator sends requests at times fixed beforehand, whether or not earlier ones have been answered.
 type generator struct {
-	client Client
-	base   time.Time // sample times count from here
-	tries  int       // how often a client asks again if it was refused or not answered
-	open   atomic.Int64
-	wg     sync.WaitGroup
+	client   Client
+	base     time.Time // sample times count from here
+	slo      time.Duration
+	deadline time.Duration
+	tries    int // how often a client asks again if it was refused or not answered
+	open     atomic.Int64
+	wg       sync.WaitGroup
 
 	mu    sync.Mutex
 	again []sample // requests that were sent once more
@@ -104,9 +107,9 @@ func (g *generator) begin(s *sample, t *tally) bool {
 func (g *generator) one(s *sample, t *tally) {
 	intended := g.base.Add(s.at)
 	s.lag = time.Since(intended)
-	err := g.client.Do(intended.Add(deadline))
+	err := g.client.Do(intended.Add(g.deadline))
 	s.latency = time.Since(intended)
-	s.kind = kindOf(err)
+	s.kind, s.late = kindOf(err), s.waited+s.latency > g.slo
 	g.open.Add(-1)
 	switch {
 	case s.good():

@@ -51,7 +51,7 @@ func serve(t *testing.T, h http.HandlerFunc, ago time.Duration) *generator {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	g := &generator{client: newClient(strings.TrimPrefix(srv.URL, "http://")), base: time.Now().Add(-ago)}
+	g := &generator{client: newClient(strings.TrimPrefix(srv.URL, "http://")), base: time.Now().Add(-ago), slo: defaultSLO, deadline: defaultDeadline}
 	t.Cleanup(g.client.Close)
 	return g
 }
@@ -89,12 +89,12 @@ func TestStalledServerDoesNotHoldBackTheOthers(t *testing.T) {
 
 func TestClientGivesUpAtTheDeadline(t *testing.T) {
 	release := make(chan struct{})
-	g := serve(t, func(http.ResponseWriter, *http.Request) { <-release }, deadline-20*time.Millisecond)
+	g := serve(t, func(http.ResponseWriter, *http.Request) { <-release }, defaultDeadline-20*time.Millisecond)
 	defer close(release)
 	samples := g.run(context.Background(), 0, []time.Duration{0}, &tally{})
 	g.wait()
 	require.Equal(t, timeout, samples[0].kind)
-	require.GreaterOrEqual(t, samples[0].latency, deadline)
+	require.GreaterOrEqual(t, samples[0].latency, defaultDeadline)
 	require.Empty(t, g.client.(*client).idle, "the connection is closed")
 }
 

@@ -133,13 +133,16 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 
 // measure carries out the whole run.
 func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, error) {
-	r := &runner{config: c, opts: o, progress: p}
+	work, err := c.work(o.Work)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{config: c, opts: o, work: work, progress: p}
 	run := r.describe()
 	if o.Settle > 0 {
 		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.Settle))
 	}
 	if o.Quota > 0 {
-		var err error
 		if r.group, err = newCgroup(o.Quota); err != nil {
 			run.Quota = 0
 			run.note(p, "no control group could be made (%v): the server has GOMAXPROCS=1 and shares its core with whoever runs there", err)
@@ -160,7 +163,9 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 
 func (r *runner) all(ctx context.Context, run *Run) (err error) {
 	r.progress.line("this takes about %v", r.duration())
-	r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
+	if r.work.Capacity == 0 {
+		r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
+	}
 	if r.capacity, err = r.capacityOf(ctx, r.opts.capacityTime); err != nil {
 		return err
 	}
@@ -190,16 +195,17 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 }
 
 func (r *runner) describe() *Run {
-	work, _ := r.config.work(r.opts.Work) // checked with the flags
 	return &Run{
-		Work: work.Name, WorkAbout: work.About,
+		Work: r.work.Name, WorkAbout: r.work.About,
 		Conditions: Conditions{
 			Quota: r.opts.Quota, Seconds: r.opts.Each.Seconds(), Seed: r.opts.Seed,
-			SLOMillis: float64(slo.Milliseconds()), DeadlineMs: float64(deadline.Milliseconds()),
+			SLOMillis: millis(r.work.SLO), DeadlineMs: millis(r.work.Deadline),
 			Go: runtime.Version(), Platform: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 		},
 	}
 }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func (run *Run) note(p *progress, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)

@@ -13,7 +13,7 @@ const ms = time.Millisecond
 func steady(load float64, from, to time.Duration, k kind, latency time.Duration) *stretch {
 	s := &stretch{Span: Span{Load: load, Start: from.Seconds(), End: to.Seconds()}, from: from, to: to}
 	for at := from; at < to; at += 10 * ms {
-		s.samples = append(s.samples, sample{at: at, latency: latency, kind: k})
+		s.samples = append(s.samples, sample{at: at, latency: latency, kind: k, late: latency > defaultSLO})
 	}
 	return s
 }
@@ -23,7 +23,7 @@ func TestGoodputCountsWhatIsUseful(t *testing.T) {
 	for i := range l.samples {
 		switch i % 10 {
 		case 0:
-			l.samples[i].latency = slo + 1 // answered, and worthless
+			l.samples[i].latency, l.samples[i].late = defaultSLO+1, true // answered, and worthless
 		case 1, 2, 3:
 			l.samples[i].kind = refused
 		case 4:
@@ -59,7 +59,7 @@ func TestGoodputOfTheLastHalf(t *testing.T) {
 }
 
 func TestNothingAnswered(t *testing.T) {
-	r := steady(10, 0, time.Second, timeout, deadline).result("none", 100)
+	r := steady(10, 0, time.Second, timeout, defaultDeadline).result("none", 100)
 	require.Nil(t, r.P50)
 	require.Nil(t, r.P99)
 	require.Nil(t, r.RefusedP99)
@@ -98,14 +98,14 @@ func TestRecovered(t *testing.T) {
 	}
 	require.InDelta(t, 1.8, *refusing.recovered(before), 0.11)
 
-	require.Nil(t, steady(0.5, 0, 5*time.Second, timeout, deadline).recovered(before))
+	require.Nil(t, steady(0.5, 0, 5*time.Second, timeout, defaultDeadline).recovered(before))
 	require.Nil(t, steady(0.5, 0, 5*time.Second, answered, 100*ms).recovered(before))
 }
 
 func TestPointsCountEveryRequestOnce(t *testing.T) {
 	l := steady(1, 0, time.Second, answered, ms)
 	l.samples[5].kind = refused
-	l.samples[15].latency = slo + 1
+	l.samples[15].latency, l.samples[15].late = defaultSLO+1, true
 	p := points(l.samples, 1050*ms)
 	require.Len(t, p, 11)
 	require.Equal(t, Point{T: 0, Sent: 10, Good: 9, Refused: 1, P50: Known(1.0), P99: Known(1.0)}, p[0])
@@ -135,7 +135,7 @@ func TestReduceFindsTheRecoveryInTheLightLoadBehind(t *testing.T) {
 		steady(0.5, 0, time.Second, answered, 5*ms),
 		steady(2, time.Second, 2*time.Second, refused, 5*ms),
 		settle,
-		steady(10, 4*time.Second, 6*time.Second, timeout, deadline),
+		steady(10, 4*time.Second, 6*time.Second, timeout, defaultDeadline),
 		last,
 	)
 	require.Len(t, results, 4, "what is run between the loads is not a result")
@@ -145,10 +145,10 @@ func TestReduceFindsTheRecoveryInTheLightLoadBehind(t *testing.T) {
 }
 
 func TestReduceKnowsNoRecoveryOnANewServer(t *testing.T) {
-	heavy := steady(10, time.Second, 3*time.Second, timeout, deadline)
-	jammed := steady(0.5, 3*time.Second, 5*time.Second, timeout, deadline)
+	heavy := steady(10, time.Second, 3*time.Second, timeout, defaultDeadline)
+	jammed := steady(0.5, 3*time.Second, 5*time.Second, timeout, defaultDeadline)
 	fresh := steady(0.5, 5500*ms, 8*time.Second, answered, 5*ms) // half a second later, on another server
 	jammed.Settle, fresh.Settle = true, true
-	results := reduced(steady(0.5, 0, time.Second, answered, 5*ms), heavy, jammed, fresh, steady(10, 8*time.Second, 9*time.Second, timeout, deadline))
+	results := reduced(steady(0.5, 0, time.Second, answered, 5*ms), heavy, jammed, fresh, steady(10, 8*time.Second, 9*time.Second, timeout, defaultDeadline))
 	require.Nil(t, results[1].Recovered)
 }

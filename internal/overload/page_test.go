@@ -13,7 +13,7 @@ func example() *Run {
 	run := &Run{Capacity: 100, Work: "cpu", WorkAbout: "work", Notes: []string{"a note"}}
 	run.SLOMillis, run.DeadlineMs = 500, 1000
 	for _, guard := range []string{"none", "mine"} {
-		heavy := steady(5, 2*time.Second, 4*time.Second, timeout, deadline)
+		heavy := steady(5, 2*time.Second, 4*time.Second, timeout, defaultDeadline)
 		if guard == "mine" {
 			heavy = steady(5, 2*time.Second, 4*time.Second, answered, 30*ms)
 		}

@@ -123,6 +123,16 @@ func (c counts) minus(d counts) counts {
 	return counts{c.sent - d.sent, c.ended - d.ended, c.good - d.good, c.refused - d.refused, c.timeouts - d.timeouts}
 }
 
+// inTime returns the share of the requests answered in time, of those that ended and those that should have: due of them
+// were sent longer than the SLO ago. Requests that have time left say nothing. Without any the share is 1.
+func (c counts) inTime(due int) float64 {
+	judged := max(c.ended, int64(due))
+	if judged == 0 {
+		return 1
+	}
+	return float64(c.good) / float64(judged)
+}
+
 func share(n, of int64) float64 {
 	if of == 0 {
 		return 0

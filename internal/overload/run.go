@@ -20,6 +20,7 @@ const (
 type runner struct {
 	config   *Config
 	opts     *options
+	work     Work
 	progress *progress
 	group    *cgroup
 	perMilli float64
@@ -28,21 +29,24 @@ type runner struct {
 
 // duration is how long the run will take, if every server but the bare one finds back to health.
 func (r *runner) duration() time.Duration {
-	total := capacityWarm + r.opts.capacityTime
+	var total time.Duration
+	if r.work.Capacity == 0 {
+		total += capacityWarm + r.opts.capacityTime
+		if r.opts.Recheck {
+			total += capacityWarm + recheckTime
+		}
+	}
 	for _, guard := range r.opts.Guards {
-		total += deadline
+		total += r.work.Deadline
 		for i := range r.opts.Loads {
 			total += r.opts.Each
 			if r.settles(i) {
 				total += r.opts.Settle
 			}
 			if guard == "none" && r.settles(i) && i > 0 && r.opts.Loads[i-1] > 1 {
-				total += deadline + r.opts.Settle // it will not have found back
+				total += r.work.Deadline + r.opts.Settle // it will not have found back
 			}
 		}
-	}
-	if r.opts.Recheck {
-		total += capacityWarm + recheckTime
 	}
 	return total.Round(time.Second)
 }
@@ -54,32 +58,30 @@ func (r *runner) settles(i int) bool {
 	return r.opts.Settle > 0 && loads[i] > lightLoad && (i == 0 || loads[i-1] > lightLoad && r.opts.Shape != Storm)
 }
 
-// capacityOf measures the bare server in a process of its own.
+// capacityOf measures the bare server in a process of its own, unless the work says what its capacity is.
 func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, error) {
-	work, err := r.config.work(r.opts.Work)
-	if err != nil {
-		return 0, err
+	if r.work.Capacity > 0 {
+		return r.work.Capacity, ctx.Err()
 	}
 	p, err := r.start(ctx, "none")
 	if err != nil {
 		return 0, err
 	}
 	defer p.stop()
-	r.perMilli = p.ready.PerMilli
 	c, err := r.config.transport().NewClient(p.ready.Addr)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	workers := work.Workers
-	if workers == 0 {
-		workers = 8
-	}
-	return closedLoop(ctx, c, workers, capacityWarm, d), ctx.Err()
+	return closedLoop(ctx, c, r.work.Workers, capacityWarm, d), ctx.Err()
 }
 
 func (r *runner) start(ctx context.Context, guard string) (*process, error) {
-	return startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity}, r.group)
+	p, err := startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity}, r.group)
+	if err == nil {
+		r.perMilli = p.ready.PerMilli // the first server finds it out, for all others
+	}
+	return p, err
 }
 
 // A guardRun is the run of one guard through all loads.
@@ -128,7 +130,7 @@ func (g *guardRun) fresh(ctx context.Context) error {
 		return err
 	}
 	g.process = p
-	g.gen = &generator{client: client, base: g.base, tries: g.opts.Shape.tries()}
+	g.gen = &generator{client: client, base: g.base, slo: g.work.SLO, deadline: g.work.Deadline, tries: g.opts.Shape.tries()}
 	g.now = time.Since(g.base)
 	return nil
 }
@@ -166,18 +168,16 @@ func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
 	return true, ctx.Err()
 }
 
-// light runs the light load for d and returns which share of its last half was answered in time.
+// light runs the light load for d and returns the share of its last half that was answered in time.
 func (g *guardRun) light(ctx context.Context, d time.Duration) float64 {
 	g.stretch(ctx, lightLoad, d/2, Span{Settle: true})
-	last := g.stretch(ctx, lightLoad, d-d/2, Span{Settle: true})
-	if last.sent == 0 {
-		return 1
-	}
-	return float64(last.good) / float64(last.sent)
+	last, due := g.stretch(ctx, lightLoad, d-d/2, Span{Settle: true})
+	return last.inTime(due)
 }
 
-// stretch runs one constant load for d and returns what has come of it by then.
-func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) counts {
+// stretch runs one constant load for d and returns what has come of it by then, and the requests that should have been
+// answered by then: those sent longer than the SLO ago.
+func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) (sofar counts, due int) {
 	from, to := g.now, g.now+d
 	g.now = to
 	span.Load, span.Start, span.End = load, from.Seconds(), to.Seconds()
@@ -192,7 +192,8 @@ func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, s
 	sleepUntil(ctx, g.base.Add(to))
 	stop()
 	g.stretches = append(g.stretches, &stretch{Span: span, from: from, to: to, samples: samples})
-	return t.read()
+	due, _ = slices.BinarySearch(times, d-g.work.SLO)
+	return t.read(), due
 }
 
 // reduce turns what was recorded into figures. It must run after the last request has ended.

@@ -18,7 +18,10 @@ const transportEnv = "SPILLWAY_OVERLOAD_TEST_TRANSPORT"
 
 func testConfig() Config {
 	if os.Getenv(transportEnv) == "" {
-		return Config{}
+		return Config{Works: []Work{{
+			Name: "patient", Capacity: 100, SLO: 20 * time.Second, Deadline: 21 * time.Second,
+			New: each(func(*Burner) { time.Sleep(1200 * time.Millisecond) }),
+		}}}
 	}
 	return Config{Transport: octets{}, Guards: []Guard{{Name: "half"}, {Name: "broken"}}}
 }

@@ -2,6 +2,7 @@ package overload
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,17 @@ type Work struct {
 
 	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.
 	Workers int
+
+	// Capacity is the number of requests per second that loads are multiples of. Set it for a work that nothing bounds,
+	// such as a sleep. If Capacity is 0, it is measured.
+	Capacity float64
+
+	// SLO is how long an answer may take until it is worthless. If SLO is 0, it is 500 ms.
+	SLO time.Duration
+
+	// Deadline is when a client gives up, at most a minute and not before SLO. If Deadline is 0, it is one second, or SLO
+	// if that is more.
+	Deadline time.Duration
 
 	// New returns what is done for each request; it runs in the server process, and what it returns concurrently.
 	New func(*Burner) func()
@@ -57,8 +69,52 @@ func Works() []Work {
 			About: "9 of 10 requests take 0.7 ms of CPU, the tenth 14 ms, as a service with a few heavy routes",
 			New:   mixed(700*time.Microsecond, 14*time.Millisecond),
 		},
+		slow("slow", time.Second),
+		slow("slow2", 2*time.Second),
 	}
 }
+
+// slow is a work that nothing bounds: a shedder that refuses any of it is wrong.
+func slow(name string, mean time.Duration) Work {
+	return Work{
+		Name:     name,
+		About:    fmt.Sprintf("a sleep, exponential, of %v in the mean, as a service that calls slow and uneven ones: nothing is short", mean),
+		Capacity: 300,
+		SLO:      20 * time.Second,
+		Deadline: 20 * time.Second,
+		New:      each(func(*Burner) { time.Sleep(time.Duration(rand.ExpFloat64() * float64(mean))) }),
+	}
+}
+
+// maxDeadline bounds how long a run waits for its last answers.
+const maxDeadline = time.Minute
+
+// withDefaults returns w with every zero field set to its default, or an error that names the invalid field.
+func (w Work) withDefaults() (Work, error) {
+	if w.Workers == 0 {
+		w.Workers = 8
+	}
+	if w.SLO == 0 {
+		w.SLO = defaultSLO
+	}
+	if w.Deadline == 0 {
+		w.Deadline = max(defaultDeadline, w.SLO)
+	}
+	switch {
+	case w.Workers < 0:
+		return w, fmt.Errorf("overload: work %q: Workers must not be negative, got %d", w.Name, w.Workers)
+	case w.Capacity != 0 && !(w.Capacity >= 1 && w.Capacity <= maxCapacity):
+		return w, fmt.Errorf("overload: work %q: Capacity must be 1 to %g, or 0 to measure it, got %g", w.Name, float64(maxCapacity), w.Capacity)
+	case w.SLO < 0:
+		return w, fmt.Errorf("overload: work %q: SLO must not be negative, got %v", w.Name, w.SLO)
+	case w.Deadline < w.SLO || w.Deadline > maxDeadline:
+		return w, fmt.Errorf("overload: work %q: Deadline must be from SLO, which is %v, to %v, got %v", w.Name, w.SLO, maxDeadline, w.Deadline)
+	}
+	return w, nil
+}
+
+// maxCapacity keeps a slip of the finger from becoming a flood.
+const maxCapacity = 1e6
 
 func each(do func(*Burner)) func(*Burner) func() {
 	return func(b *Burner) func() { return func() { do(b) } }
@@ -94,7 +150,7 @@ func (c *Config) work(name string) (Work, error) {
 	var known []string
 	for _, w := range append(Works(), c.Works...) {
 		if w.Name == name {
-			return w, nil
+			return w.withDefaults()
 		}
 		known = append(known, w.Name)
 	}
