@@ -84,6 +84,41 @@ func BenchmarkGateShedderRefuse(b *testing.B) {
 	})
 }
 
+// BenchmarkGateShedderOverloaded is what an admitted request pays while the limit is in force and has room.
+func BenchmarkGateShedderOverloaded(b *testing.B) {
+	for _, parallel := range []bool{false, true} {
+		b.Run(map[bool]string{false: "serial", true: "parallel"}[parallel], func(b *testing.B) {
+			shed := spillway.Must(shedder.New(&shedder.Options{
+				CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000,
+			}))
+			gate := spillway.New(shed)
+			admit := func() {
+				permit, err := gate.Enter(context.Background(), spillway.Request{})
+				if err == nil {
+					permit.Done(spillway.Success)
+				}
+			}
+			admit() // the first tick
+			b.ReportAllocs()
+			if parallel {
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						admit()
+					}
+				})
+			} else {
+				for b.Loop() {
+					admit()
+				}
+			}
+			s := shed.Stats()
+			require.True(b, s.Overloaded)
+			require.InDelta(b, 1000, s.Limit, 0)
+			require.Zero(b, s.Refused)
+		})
+	}
+}
+
 // full returns an overloaded Shedder with no room left.
 func full(b testing.TB) *shedder.Shedder {
 	hot := fakeCPU{usage: 1}

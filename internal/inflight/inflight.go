@@ -7,7 +7,16 @@
 //	}
 //	defer count.Leave(at)
 //
-// The count is spread over cells, one per stripe, so that cores do not fight over one cache line.
+// # Credits
+//
+// A request in flight holds a credit. Credits lie in cells, one per stripe, so that cores do not fight over one cache
+// line. Enter takes a credit from the goroutine's own cell and Leave puts it back there, with one atomic addition each.
+// The sum of all credits, idle or held, is the reserve. As long as the reserve is at most the limit, so are the requests
+// in flight, and nobody has to look at the other cells.
+//
+// A goroutine whose own cell is empty grows the reserve up to the limit, and then takes idle credits from other cells. When
+// the limit is below the reserve, idle credits are retired first. So a limit may differ from call to call: it may be tuned,
+// and important requests may have a higher one.
 package inflight
 
 import (
@@ -20,64 +29,172 @@ import (
 // CellBits is the number of bits that hold the number of any cell.
 const CellBits = 4
 
-// Cells is the greatest number of cells: comparing with a limit reads all of them.
+// Cells is the greatest number of cells: a goroutine that finds no credit reads all of them.
 const Cells = 1 << CellBits
 
 // NoLimit is a limit that is never reached.
 const NoLimit = math.MaxInt64
 
-// plenty is the free room from which on one look at the cells is enough: more than the goroutines that can enter between
-// that look and the step that follows it.
-const plenty = 256
+const (
+	idleBits = 16            // of a cell's word, for its idle credits; the 48 above it count entries for 9 years at 1e6/s
+	entry    = 1 << idleBits // one entry
+	hoard    = 1 << 14       // idle credits in one cell from which on half of them are retired, far from overflow
+	chunk    = 64            // greatest growth of the reserve at once: at most so many credits are briefly in no cell
+	slice    = 2 * Cells     // growth takes this part of the room at most, so that the last credits are taken one by one
+)
 
-// A Counter counts requests in flight. It is made by [New] and safe for concurrent use. The zero Counter admits nothing.
+// A Counter counts requests in flight. It is made by [New], which its copies share, and is safe for concurrent use. The
+// zero Counter admits nothing.
 type Counter struct {
-	cells []cell
+	state *state
 }
 
-// A cell counts the requests that entered by it, and those of them that left.
-type cell struct {
-	entered, left atomic.Int64
-	_             [stripe.Size - 16]byte
+type state struct {
+	reserve atomic.Int64 // credits, idle or held
+	_       [stripe.Size - 8]byte
+	cells   [Cells]cell
+	last    int // number of the last cell that is used: a power of two, less one
 }
+
+// A cell is idle credits and the number of requests that entered by it, in one word: entries << idleBits + idle.
+type cell struct {
+	word atomic.Int64
+	_    [stripe.Size - 8]byte
+}
+
+func idle(word int64) int64    { return int64(int16(word)) }
+func entered(word int64) int64 { return (word - idle(word)) >> idleBits }
 
 // New returns an empty Counter.
-func New() Counter { return Counter{make([]cell, min(stripe.Wide(), Cells))} }
+func New() Counter { return sized(min(stripe.Wide(), Cells)) }
 
-// Enter admits one request unless that would exceed limit, and returns the cell to pass to Leave or Undo. The limit holds
-// however many goroutines enter at once: each counts itself first and then looks at the others, so the last one sees all
-// that stay.
-func (c *Counter) Enter(limit int64) (at int, ok bool) {
-	at = stripe.Index(len(c.cells))
-	if limit == NoLimit && len(c.cells) > 0 {
-		c.cells[at].entered.Add(1)
-		return at, true
+func sized(cells int) Counter { return Counter{&state{last: cells - 1}} }
+
+// Enter admits one request unless that would exceed limit, and returns the cell to pass to Leave or Undo. However many
+// goroutines enter at once, the limit holds.
+func (c Counter) Enter(limit int64) (at int, ok bool) {
+	s := c.state
+	if s == nil {
+		return 0, false
 	}
-	inside := c.Size()
-	if inside >= limit || len(c.cells) == 0 { // a refusal only reads
-		return at, false
+	at = stripe.Index(Cells) & s.last
+	own := &s.cells[at&(Cells-1)].word
+	if limit == NoLimit {
+		if idle(own.Add(entry-1)) >= 0 {
+			return at, true
+		}
+		own.Add(1 - entry)
+	} else if idle(own.Load()) > 0 && s.reserve.Load() <= limit { // a refusal only reads
+		// The reserve is looked at again with the credit in hand: it may have grown for a request with a higher limit.
+		if idle(own.Add(entry-1)) >= 0 && s.reserve.Load() <= limit {
+			return at, true
+		}
+		own.Add(1 - entry)
 	}
-	c.cells[at].entered.Add(1)
-	if limit-inside < plenty && c.Size() > limit {
-		c.cells[at].entered.Add(-1)
-		return at, false
+	return at, s.search(at, limit)
+}
+
+// search enters by the cell at, whose own credits do not suffice.
+func (s *state) search(at int, limit int64) bool {
+	own := &s.cells[at&(Cells-1)].word
+	for {
+		switch reserve := s.reserve.Load(); {
+		case reserve < limit:
+			grow := max(1, min(chunk, (limit-reserve)/slice))
+			if s.reserve.CompareAndSwap(reserve, reserve+grow) {
+				own.Add(entry + grow - 1)
+				return true
+			}
+		case reserve == limit:
+			taken := s.take(at, half)
+			if taken == 0 {
+				return false
+			}
+			if s.reserve.Load() <= limit {
+				own.Add(entry + taken - 1)
+				return true
+			}
+			own.Add(taken)
+		default:
+			if reserve-s.idle() >= limit { // only reads: there may be many to refuse
+				return false
+			}
+			s.reserve.Add(-s.take(at, reserve-limit))
+		}
 	}
-	return at, true
+}
+
+// half is for take: half of the idle credits of a cell, rounded up, so that they spread.
+const half = -1
+
+// take takes up to most idle credits from one cell; the own one comes last. It returns 0 if there are none.
+func (s *state) take(at int, most int64) int64 {
+	for i := range s.last + 1 {
+		word := &s.cells[(at+1+i)&s.last&(Cells-1)].word
+		for w := word.Load(); idle(w) > 0; w = word.Load() {
+			n := min(idle(w), most)
+			if most == half {
+				n = (idle(w) + 1) / 2
+			}
+			if word.CompareAndSwap(w, w-n) {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// idle returns the sum of the idle credits.
+func (s *state) idle() (sum int64) {
+	for i := range s.cells[:s.last+1] {
+		sum += idle(s.cells[i].word.Load())
+	}
+	return sum
+}
+
+// Len returns the number of cells: Enter returns a number below it.
+func (c Counter) Len() int {
+	if c.state == nil {
+		return 0
+	}
+	return c.state.last + 1
 }
 
 // Leave ends a request that entered by cell at.
-func (c *Counter) Leave(at int) { c.cells[at].left.Add(1) }
+func (c Counter) Leave(at int) {
+	if s := c.state; idle(s.cells[at&(Cells-1)].word.Add(1)) >= hoard {
+		s.trim(at)
+	}
+}
+
+// trim retires half of the idle credits of the cell at.
+//
+//go:noinline
+func (s *state) trim(at int) { s.reserve.Add(-s.take(at-1, half)) }
 
 // Undo takes an Enter back: the request never ran and counts neither as entered nor as gone.
-func (c *Counter) Undo(at int) { c.cells[at].entered.Add(-1) }
+func (c Counter) Undo(at int) { c.state.cells[at&(Cells-1)].word.Add(1 - entry) }
 
-// Size returns the number of requests in flight. A request that leaves meanwhile may still count; one that is in flight
-// always does.
-func (c *Counter) Size() int64 {
-	var sum int64
-	for i := range c.cells {
-		left := c.cells[i].left.Load()
-		sum += c.cells[i].entered.Load() - left
+// Size returns the number of requests in flight. While others enter and leave it may be off by a few.
+func (c Counter) Size() int64 {
+	if c.state == nil {
+		return 0
 	}
-	return sum
+	idle := c.state.idle()
+	return max(c.state.reserve.Load()-idle, 0)
+}
+
+// Totals returns the requests in flight, as Size, and the requests that have entered; the difference have left.
+func (c Counter) Totals() (size, in int64) {
+	s := c.state
+	if s == nil {
+		return 0, 0
+	}
+	var free int64
+	for i := range s.cells[:s.last+1] {
+		w := s.cells[i].word.Load()
+		free += idle(w)
+		in += entered(w)
+	}
+	return max(s.reserve.Load()-free, 0), in
 }

@@ -1,6 +1,8 @@
 package inflight
 
 import (
+	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -8,58 +10,202 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many goroutines enter at once, the limit holds and no place is lost.
-func TestNeverExceedsTheLimit(t *testing.T) {
-	for _, held := range []int64{0, plenty} {
-		const free = 3
-		c := Counter{make([]cell, Cells)} // as on a machine with many processors
-		for range held {
-			_, ok := c.Enter(held + free)
-			require.True(t, ok)
+// A gauge counts what is inside, and the most that ever was.
+type gauge struct{ now, peak atomic.Int64 }
+
+func (g *gauge) add() {
+	n := g.now.Add(1)
+	for {
+		p := g.peak.Load()
+		if n <= p || g.peak.CompareAndSwap(p, n) {
+			return
 		}
-		var inside, peak, entered atomic.Int64
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				for range 20_000 {
-					at, ok := c.Enter(held + free)
-					if !ok {
-						continue
-					}
-					entered.Add(1)
-					if n := inside.Add(1); n > peak.Load() {
-						peak.Store(n)
-					}
-					inside.Add(-1)
-					c.Leave(at)
-				}
-			})
-		}
-		all.Wait()
-		require.LessOrEqual(t, peak.Load(), int64(free))
-		require.Positive(t, entered.Load())
-		require.Equal(t, held, c.Size())
 	}
 }
 
-func TestFillsUpToTheLimit(t *testing.T) {
-	c := New()
-	var held []int
-	for range 5 {
-		at, ok := c.Enter(5)
-		require.True(t, ok)
-		held = append(held, at)
+// However many goroutines enter at once, and whatever credits were left by calm times, the limit holds and no place is lost.
+func TestNeverExceedsTheLimit(t *testing.T) {
+	for name, c := range map[string]struct{ cells, limit, calm int }{
+		"fewer than cells":          {Cells, 3, 0},
+		"one cell":                  {1, 3, 0},
+		"room for all":              {Cells, 300, 0},
+		"after calm":                {Cells, 3, 2000},
+		"after calm, one cell":      {1, 5, 2000},
+		"after calm, a large limit": {Cells, 100, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			count := sized(c.cells)
+			calm := make([]int, c.calm)
+			var all sync.WaitGroup
+			for i := range calm {
+				all.Go(func() { calm[i], _ = count.Enter(NoLimit) })
+			}
+			all.Wait()
+			for _, at := range calm {
+				count.Leave(at)
+			}
+			var inside gauge
+			var admitted atomic.Int64
+			for range 16 {
+				all.Go(func() {
+					for i := range 10_000 {
+						at, ok := count.Enter(int64(c.limit))
+						if !ok {
+							continue
+						}
+						admitted.Add(1)
+						inside.add()
+						inside.now.Add(-1)
+						if i%8 == 0 {
+							count.Undo(at)
+							admitted.Add(-1)
+						} else {
+							count.Leave(at)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.LessOrEqual(t, inside.peak.Load(), int64(c.limit))
+			require.Positive(t, admitted.Load())
+			size, entered := count.Totals()
+			require.Zero(t, size)
+			require.Equal(t, admitted.Load()+int64(c.calm), entered)
+			require.Equal(t, c.limit, fill(count, int64(c.limit)), "no place is lost")
+		})
 	}
-	_, ok := c.Enter(5)
+}
+
+// Two goroutines reach for the last place of one cell at the same moment: one of them gets it.
+func TestLastPlaceIsTakenOnce(t *testing.T) {
+	count := sized(1)
+	var ready atomic.Int64
+	var inside gauge
+	meet := func(n int64) {
+		for ready.Add(1); ready.Load() < n; {
+			runtime.Gosched()
+		}
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for round := range int64(20_000) {
+				meet(4*round + 2)
+				at, ok := count.Enter(1)
+				if ok {
+					inside.add()
+				}
+				meet(4*round + 4) // before anybody leaves
+				if ok {
+					inside.now.Add(-1)
+					count.Leave(at)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, inside.peak.Load())
+	require.Zero(t, count.Size())
+}
+
+// fill enters until it is refused.
+func fill(c Counter, limit int64) (n int) {
+	for {
+		if _, ok := c.Enter(limit); !ok {
+			return n
+		}
+		n++
+	}
+}
+
+// Goroutines with different limits: the greatest holds while they enter, and each fills up to its own.
+func TestEachLimitHolds(t *testing.T) {
+	count := sized(Cells)
+	limits := []int64{4, 8, 12}
+	var inside gauge
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for range 10_000 {
+				if at, ok := count.Enter(limits[i%3]); ok {
+					inside.add()
+					inside.now.Add(-1)
+					count.Leave(at)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, inside.peak.Load(), int64(12))
+	for _, limit := range limits {
+		require.Equal(t, 4, fill(count, limit), "the step up to %d", limit)
+	}
+	_, ok := count.Enter(4)
 	require.False(t, ok)
-	at, ok := c.Enter(NoLimit)
-	require.True(t, ok)
-	require.EqualValues(t, 6, c.Size())
-	c.Undo(at)
-	for _, at := range held {
-		c.Leave(at)
+	require.EqualValues(t, 12, count.Size())
+}
+
+// For a single goroutine the Counter is a number that is compared with a limit, whatever cells the requests are in.
+func TestIsANumberComparedWithALimit(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		count := sized(1 << rng.IntN(CellBits+1))
+		var held []int
+		var entered int64
+		limits := []int64{0, 1, 2, 5, 30, 200, NoLimit, -1}
+		limit := int64(5)
+		for range 2000 {
+			if rng.IntN(50) == 0 {
+				limit = limits[rng.IntN(len(limits))]
+			}
+			if n := len(held); n > 0 && rng.IntN(2) == 0 {
+				i := rng.IntN(n)
+				if rng.IntN(4) == 0 {
+					count.Undo(held[i])
+					entered--
+				} else {
+					count.Leave(held[i])
+				}
+				held = append(held[:i], held[i+1:]...)
+			} else if at, ok := enterBy(count, rng.IntN(count.Len()+1), limit); ok {
+				require.Less(t, int64(n), limit)
+				held = append(held, at)
+				entered++
+			} else {
+				require.GreaterOrEqual(t, int64(n), limit)
+			}
+			size, in := count.Totals()
+			require.Equal(t, int64(len(held)), size)
+			require.Equal(t, size, count.Size())
+			require.Equal(t, entered, in)
+		}
 	}
-	require.Zero(t, c.Size())
+}
+
+// enterBy enters by the given cell, with credits from anywhere, or as Enter does if there is no such cell.
+func enterBy(c Counter, at int, limit int64) (int, bool) {
+	if at == c.Len() {
+		return c.Enter(limit)
+	}
+	return at, c.state.search(at, limit)
+}
+
+// Idle credits do not pile up in a cell beyond what its word holds.
+func TestIdleCreditsAreRetired(t *testing.T) {
+	const n = 5 * hoard
+	count := sized(1)
+	for range n {
+		_, ok := count.Enter(NoLimit)
+		require.True(t, ok)
+	}
+	require.EqualValues(t, n, count.Size())
+	for range n {
+		count.Leave(0)
+	}
+	require.Zero(t, count.Size())
+	_, entered := count.Totals()
+	require.EqualValues(t, n, entered)
+	require.Less(t, count.state.reserve.Load(), int64(hoard))
 }
 
 func TestZeroCounterAdmitsNothing(t *testing.T) {
@@ -69,4 +215,14 @@ func TestZeroCounterAdmitsNothing(t *testing.T) {
 		require.False(t, ok)
 	}
 	require.Zero(t, c.Size())
+	require.Zero(t, c.Len())
+}
+
+func TestAllocatesNothing(t *testing.T) {
+	c := New()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		at, _ := c.Enter(1)
+		_, _ = c.Enter(1) // refused
+		c.Leave(at)
+	}))
 }
