@@ -21,7 +21,7 @@ type runner struct {
 	config   *Config
 	opts     *options
 	progress *progress
-	group    *cgroup
+	group    *Cgroup
 	perMilli float64
 	capacity float64
 }
