@@ -99,7 +99,7 @@ func show(enc *json.Encoder, all views) error {
 type app struct {
 	addr  string
 	cmd   *exec.Cmd
-	ended <-chan error
+	ended <-chan struct{}
 	stdin io.WriteCloser
 	read  sync.WaitGroup
 

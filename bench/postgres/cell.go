@@ -19,11 +19,7 @@ type cell struct {
 }
 
 func (c cell) String() string {
-	text := fmt.Sprintf("%s %gx", c.mix.name, c.load)
-	if c.fault != "" {
-		text += " " + c.fault
-	}
-	return text + " " + c.guard
+	return place{c.mix.name, c.load, c.fault}.String() + " " + c.guard
 }
 
 // A rig is what all cells are measured on.
@@ -39,7 +35,7 @@ const (
 	lightLoad   = 0.5 // what each step begins from
 	beforeFault = 3 * time.Second
 	workers     = 2 * poolSize     // of the closed loop
-	closedTime  = 4 * time.Second  // while the capacity is counted
+	closedTime  = 3 * time.Second  // while the capacity is counted
 	brief       = 1 * time.Second  // settling of a guard that learns nothing
 	patience    = 20 * time.Second // for a database that does not come back
 )
@@ -63,11 +59,14 @@ func (r *rig) with(ctx context.Context, o orders, f func(c *clients) error) ([]g
 
 // A load is what the bare app carries of a mix, and what that costs.
 type load struct {
-	Mix           string  `json:"mix"`
-	Capacity      float64 `json:"capacity_rps"` // median over the passes, measured before each
-	CapacityAfter float64 `json:"capacity_after_rps"`
-	AppCPU        float64 `json:"app_cpu"`      // CPUs in use meanwhile
-	DatabaseCPU   float64 `json:"database_cpu"` // the same
+	Mix         string  `json:"mix"`
+	Capacity    float64 `json:"capacity_rps"`
+	AppCPU      float64 `json:"app_cpu"`      // CPUs in use meanwhile
+	DatabaseCPU float64 `json:"database_cpu"` // the same
+
+	// Of several measurements, which Capacity is the median of.
+	Least    float64 `json:"capacity_least_rps"`
+	Greatest float64 `json:"capacity_greatest_rps"`
 }
 
 // capacity measures the bare app in a closed loop.
@@ -149,7 +148,7 @@ func (r *rig) run(ctx context.Context, c cell, capacity float64, seed uint64) (*
 	if err := r.trace.write(c, base, step, end, requests, seen); err != nil {
 		return nil, err
 	}
-	res := &result{Guard: c.guard, Mix: c.mix.name, Load: c.load, Fault: c.fault, SLO: c.slo.Seconds() * 1e3}
+	res := &result{Capacity: capacity, Guard: c.guard, Mix: c.mix.name, Load: c.load, Fault: c.fault, SLO: millis(c.slo)}
 	rate, times := min(c.load, 1)*capacity, arrivals(requests)
 	if f.do == nil {
 		res.measure(requests, step, end, capacity)

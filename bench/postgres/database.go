@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,7 +21,7 @@ type database struct {
 	as       account
 	group    *overload.Cgroup
 	master   *exec.Cmd
-	ended    <-chan error
+	ended    <-chan struct{}
 	log      *os.File // what initdb and the server say
 }
 
@@ -75,8 +74,9 @@ func (d *database) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := <-ended; err != nil {
-		return fmt.Errorf("initdb: %w", err)
+	<-ended
+	if !initdb.ProcessState.Success() {
+		return fmt.Errorf("initdb: %v", initdb.ProcessState)
 	}
 	if err := d.start(ctx); err != nil {
 		return err
@@ -237,9 +237,10 @@ func (d *database) close() {
 
 // version returns the version of the server.
 func (d *database) version(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, filepath.Join(d.bin, "postgres"), "--version").Output()
+	c, err := pgx.Connect(ctx, d.url())
 	if err != nil {
 		return "of unknown version"
 	}
-	return strings.TrimSpace(strings.TrimPrefix(string(out), "postgres (PostgreSQL) "))
+	defer c.Close(context.WithoutCancel(ctx))
+	return c.PgConn().ParameterStatus("server_version")
 }

@@ -28,7 +28,8 @@ type result struct {
 
 	GoodputLast float64  `json:"goodput_last"` // the same over the last half
 	RefusedP99  *float64 `json:"refused_p99_ms"`
-	LagP99      float64  `json:"lag_p99_ms"` // how late the clients were
+	LagP99      float64  `json:"lag_p99_ms"`   // how late the clients were
+	Capacity    float64  `json:"capacity_rps"` // of the bare app, right before
 	BestFixed   string   `json:"best_fixed,omitempty"`
 	P99Fixed    string   `json:"p99_fixed,omitempty"` // the limit that P99OfBest compares with
 	SLO         float64  `json:"slo_ms,omitempty"`
@@ -60,20 +61,20 @@ func (r *result) measure(samples []sample, from, to time.Duration, capacity floa
 	for _, s := range sent {
 		counts[s.kind]++
 		lags = append(lags, s.lag)
-		switch {
-		case s.kind == refused:
+		if s.kind == refused {
 			refusals = append(refusals, s.latency)
-		case s.kind == answered:
+		}
+		if s.kind == answered {
 			latencies = append(latencies, s.latency)
+			if millis(s.latency) <= r.SLO {
+				within++
+			}
 		}
 		if s.useful() {
 			good++
 			if s.at >= half {
 				goodLast++
 			}
-		}
-		if s.kind == answered && s.latency.Seconds()*1e3 <= r.SLO {
-			within++
 		}
 	}
 	all := max(1, float64(len(sent)))
@@ -96,9 +97,10 @@ func quantile(d []time.Duration, q float64) *float64 {
 	}
 	d = slices.Sorted(slices.Values(d))
 	rank := min(max(int(math.Ceil(q*float64(len(d))))-1, 0), len(d)-1)
-	ms := d[rank].Seconds() * 1e3
-	return &ms
+	return overload.Known(millis(d[rank]))
 }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // The grain of what counts as dead.
 const (

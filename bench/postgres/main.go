@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -74,12 +75,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f := &figures{
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Quota: s.quota, DBQuota: s.dbQuota, Pool: poolSize,
 		Seconds: s.each.Seconds(), Settle: s.settle.Seconds(), Passes: s.passes,
-		Useful: useful.Seconds() * 1e3, Deadline: deadline.Seconds() * 1e3, Results: []*result{},
+		Useful: millis(useful), Deadline: millis(deadline), Results: []*result{},
 	}
 	err = f.measure(ctx, s, out)
 	if errors.Is(err, errSkip) {
 		fmt.Fprintf(out, "\n%v\nNothing was measured.\n", err)
 		f.Skipped, err = err.Error(), nil
+	}
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted")
 	}
 	if err != nil {
 		return err
@@ -138,11 +142,16 @@ func usual(all []load) load {
 		}
 		return median(x)
 	}
+	var capacities []float64
+	for _, l := range all {
+		capacities = append(capacities, l.Capacity)
+	}
 	return load{
-		Mix:           all[0].Mix,
-		Capacity:      figure(func(l load) float64 { return l.Capacity }),
-		CapacityAfter: figure(func(l load) float64 { return l.CapacityAfter }),
-		AppCPU:        figure(func(l load) float64 { return l.AppCPU }),
-		DatabaseCPU:   figure(func(l load) float64 { return l.DatabaseCPU }),
+		Mix:         all[0].Mix,
+		Capacity:    figure(func(l load) float64 { return l.Capacity }),
+		Least:       slices.Min(capacities),
+		Greatest:    slices.Max(capacities),
+		AppCPU:      figure(func(l load) float64 { return l.AppCPU }),
+		DatabaseCPU: figure(func(l load) float64 { return l.DatabaseCPU }),
 	}
 }

@@ -29,6 +29,10 @@ type place struct {
 	fault string
 }
 
+func (p place) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %gx %s", p.mix, p.load, p.fault))
+}
+
 // A session is all passes.
 type session struct {
 	*rig
@@ -41,7 +45,7 @@ type session struct {
 	notes []string
 }
 
-// drift is how much the capacity may move during a pass before it is noted.
+// drift is how much the capacity may move from one place to the next before it is noted.
 const drift = 0.1
 
 func (s *session) note(format string, args ...any) {
@@ -64,47 +68,61 @@ func (s *session) measure(ctx context.Context) error {
 	return nil
 }
 
-// pass measures one mix once, with the capacity before and after.
+// pass measures one mix once. The capacity is measured before each place, so that its guards face the same load and share
+// the same yardstick on a machine whose speed changes, and once more at the end.
 func (s *session) pass(ctx context.Context, pass int, m mix) error {
-	l, err := s.capacity(ctx, m, min(closedTime, max(s.each, time.Second)))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(s.out, "\n%s, pass %d of %d: the bare app answers %.0f requests per second; app %.2f CPU, database %.2f CPU\n",
-		m.name, pass+1, s.settings.passes, l.Capacity, l.AppCPU, l.DatabaseCPU)
+	before := -1.0
 	for _, p := range s.places(m) {
-		guards := s.guardsAt(p)
-		if len(s.all[p]) == 0 {
-			s.order = append(s.order, p)
+		l, err := s.capacity(ctx, m, closedTime)
+		if err != nil {
+			return err
 		}
-		n := pass * len(guards) / s.settings.passes
-		for _, guard := range slices.Concat(guards[n:], guards[:n]) {
-			if err := s.cell(ctx, p, cell{guard: guard, mix: m, load: p.load, fault: p.fault}, l.Capacity, uint64(pass)); err != nil {
-				return err
-			}
-		}
-		if !slices.Contains(s.guards, withSLO) {
-			continue
-		}
-		slo := s.sloAt(p) // needs the fixed limits
-		if slo == 0 {
-			s.note("%s %gx %s: no p99 of a fixed limit to take the objective of %s from", p.mix, p.load, p.fault, withSLO)
-			continue
-		}
-		if err := s.cell(ctx, p, cell{guard: withSLO, mix: m, load: p.load, fault: p.fault, slo: slo}, l.Capacity, uint64(pass)); err != nil {
+		fmt.Fprintf(s.out, "\n%s, pass %d of %d: the bare app answers %.0f requests per second; app %.2f CPU, database %.2f CPU\n",
+			p, pass+1, s.settings.passes, l.Capacity, l.AppCPU, l.DatabaseCPU)
+		s.moved(m, before, l.Capacity)
+		before = l.Capacity
+		s.loads[m.name] = append(s.loads[m.name], l)
+		if err := s.place(ctx, p, m, pass, l.Capacity); err != nil {
 			return err
 		}
 	}
-	after, err := s.capacity(ctx, m, min(closedTime, max(s.each, time.Second)))
+	after, err := s.capacity(ctx, m, closedTime)
 	if err != nil {
 		return err
 	}
-	l.CapacityAfter = after.Capacity
-	if moved := l.CapacityAfter/l.Capacity - 1; math.Abs(moved) > drift {
-		s.note("%s, pass %d: the capacity moved by %+.0f %%", m.name, pass+1, 100*moved)
-	}
-	s.loads[m.name] = append(s.loads[m.name], l)
+	s.moved(m, before, after.Capacity)
+	s.loads[m.name] = append(s.loads[m.name], after)
 	return nil
+}
+
+// moved notes that the capacity is not what it was, if so.
+func (s *session) moved(m mix, before, after float64) {
+	if by := after/before - 1; before > 0 && math.Abs(by) > drift {
+		s.note("%s: the capacity moved by %+.0f %%, from %.0f requests per second", m.name, 100*by, before)
+	}
+}
+
+// place measures all guards at p, the one with an objective last. From pass to pass the others change places.
+func (s *session) place(ctx context.Context, p place, m mix, pass int, capacity float64) error {
+	guards := s.guardsAt(p)
+	if len(s.all[p]) == 0 {
+		s.order = append(s.order, p)
+	}
+	n := pass * len(guards) / s.settings.passes
+	for _, guard := range slices.Concat(guards[n:], guards[:n]) {
+		if err := s.cell(ctx, p, cell{guard: guard, mix: m, load: p.load, fault: p.fault}, capacity, uint64(pass)); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(s.guards, withSLO) {
+		return nil
+	}
+	slo := s.sloAt(p) // needs the fixed limits
+	if slo == 0 {
+		s.note("%v: no p99 of a fixed limit to take the objective of %s from", p, withSLO)
+		return nil
+	}
+	return s.cell(ctx, p, cell{guard: withSLO, mix: m, load: p.load, fault: p.fault, slo: slo}, capacity, uint64(pass))
 }
 
 func (s *session) cell(ctx context.Context, p place, c cell, capacity float64, pass uint64) error {
@@ -271,6 +289,7 @@ func middle(passes []*result) *result {
 	out.Timeouts = figure(func(r *result) float64 { return r.Timeouts })
 	out.Failed = figure(func(r *result) float64 { return r.Failed })
 	out.DeadS = figure(func(r *result) float64 { return r.DeadS })
+	out.Capacity = figure(func(r *result) float64 { return r.Capacity })
 	out.LagP99 = figure(func(r *result) float64 { return r.LagP99 })
 	out.P50 = known(func(r *result) *float64 { return r.P50 })
 	out.P99 = known(func(r *result) *float64 { return r.P99 })

@@ -40,15 +40,17 @@ func own(cmd *exec.Cmd, a account) {
 	}
 }
 
-// keep starts cmd and returns what its end is told on. The thread lives as long as cmd, since the kernel kills cmd with it.
-func keep(cmd *exec.Cmd) (<-chan error, error) {
-	started, ended := make(chan error), make(chan error, 1)
+// keep starts cmd and returns a channel that is closed when cmd has ended, after which its ProcessState is there. The thread
+// lives as long as cmd, since the kernel kills cmd with it.
+func keep(cmd *exec.Cmd) (<-chan struct{}, error) {
+	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			ended <- cmd.Wait()
+			_ = cmd.Wait() // ProcessState says the same
+			close(ended)
 		}
 	}()
 	if err := <-started; err != nil {

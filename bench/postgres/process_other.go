@@ -14,7 +14,7 @@ func databaseAccount() (account, error) { return account{}, errors.ErrUnsupporte
 
 func own(*exec.Cmd, account) {}
 
-func keep(*exec.Cmd) (<-chan error, error) { return nil, errors.ErrUnsupported }
+func keep(*exec.Cmd) (<-chan struct{}, error) { return nil, errors.ErrUnsupported }
 
 const (
 	sigStop = syscall.Signal(iota)

@@ -10,11 +10,11 @@ import (
 func (f *figures) print(out io.Writer) error {
 	fmt.Fprintln(out)
 	for _, l := range f.Loads {
-		fmt.Fprintf(out, "%s: %.0f requests per second (%.0f after); app %.2f CPU, database %.2f CPU\n",
-			l.Mix, l.Capacity, l.CapacityAfter, l.AppCPU, l.DatabaseCPU)
+		fmt.Fprintf(out, "%s: %.0f requests per second (%.0f to %.0f); app %.2f CPU, database %.2f CPU\n",
+			l.Mix, l.Capacity, l.Least, l.Greatest, l.AppCPU, l.DatabaseCPU)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "mix\tload\tfault\tguard\tgoodput\tof best\tbest\tp50 ms\tp99 ms\tof best\tlimit\trefused %\ttimed out %\tfailed %\tdead s\tSLO ms\twithin\t")
+	fmt.Fprintln(w, "mix\tload\tfault\tguard\tgoodput\tof best\tat limit\tp50 ms\tp99 ms\tof least\tat limit\trefused %\ttimed out %\tfailed %\tdead s\tSLO ms\twithin\t")
 	for _, r := range f.Results {
 		slo := ""
 		if r.SLO > 0 {
