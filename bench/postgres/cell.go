@@ -94,6 +94,24 @@ func (r *rig) capacity(ctx context.Context, m mix, d time.Duration) (l load, err
 	return l, err
 }
 
+// databaseCPU sends how many CPUs the database uses on average between two moments, or 0 if that cannot be read.
+func (r *rig) databaseCPU(ctx context.Context, from, to time.Time) <-chan float64 {
+	used := make(chan float64, 1)
+	go func() {
+		pause(ctx, time.Until(from))
+		before, err1 := r.db.group.CPUTime()
+		begin := time.Now()
+		pause(ctx, time.Until(to))
+		after, err2 := r.db.group.CPUTime()
+		if err1 != nil || err2 != nil {
+			used <- 0
+			return
+		}
+		used <- (after - before).Seconds() / max(time.Since(begin), grain).Seconds()
+	}()
+	return used
+}
+
 // settleFor returns how long c runs at the light load before its step.
 func (r *rig) settleFor(c cell) time.Duration {
 	if c.fault == coldStart {
@@ -121,6 +139,7 @@ func (r *rig) run(ctx context.Context, c cell, capacity float64, seed uint64) (*
 	requests := schedule(rng, c.mix, lightLoad*capacity, 0, step)
 	requests = append(requests, schedule(rng, c.mix, c.load*capacity, step, end)...)
 	var base, back time.Time
+	used := 0.0
 	seen, err := r.with(ctx, orders{Guard: c.guard, SLO: c.slo}, func(all *clients) error {
 		base = time.Now()
 		struck := make(chan error, 1)
@@ -136,7 +155,9 @@ func (r *rig) run(ctx context.Context, c cell, capacity float64, seed uint64) (*
 			back, err = f.strike(faultContext, r.db)
 			struck <- err
 		}()
+		cpu := r.databaseCPU(ctx, base.Add(step), base.Add(end))
 		requests = all.run(ctx, base, requests)
+		used = <-cpu
 		if err := <-struck; err != nil {
 			return err
 		}
@@ -148,7 +169,7 @@ func (r *rig) run(ctx context.Context, c cell, capacity float64, seed uint64) (*
 	if err := r.trace.write(c, base, step, end, requests, seen); err != nil {
 		return nil, err
 	}
-	res := &result{Capacity: capacity, Guard: c.guard, Mix: c.mix.name, Load: c.load, Fault: c.fault, SLO: millis(c.slo)}
+	res := &result{Capacity: capacity, DatabaseCPU: used, Guard: c.guard, Mix: c.mix.name, Load: c.load, Fault: c.fault, SLO: millis(c.slo)}
 	rate, times := min(c.load, 1)*capacity, arrivals(requests)
 	if f.do == nil {
 		res.measure(requests, step, end, capacity)

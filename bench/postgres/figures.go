@@ -30,6 +30,7 @@ type result struct {
 	RefusedP99  *float64 `json:"refused_p99_ms"`
 	LagP99      float64  `json:"lag_p99_ms"`   // how late the clients were
 	Capacity    float64  `json:"capacity_rps"` // of the bare app, right before
+	DatabaseCPU float64  `json:"database_cpu"` // CPUs that the database used during the load
 	BestFixed   string   `json:"best_fixed,omitempty"`
 	P99Fixed    string   `json:"p99_fixed,omitempty"` // the limit that P99OfBest compares with
 	SLO         float64  `json:"slo_ms,omitempty"`
@@ -129,20 +130,19 @@ func count(times []time.Duration, from, to time.Duration) float64 {
 	return float64(last - first)
 }
 
-// longestDead returns the longest stretch of [from, to] without useful answers, in seconds: that of overlapping windows of
-// 250 ms, each with less than a tenth of rate answers per second.
+// longestDead returns the longest stretch of [from, to] without useful answers, in seconds: that of windows of 250 ms,
+// one every 50 ms, each with less than a tenth of rate answers per second.
 func longestDead(times []time.Duration, from, to time.Duration, rate float64) float64 {
-	longest, begin, end := time.Duration(0), time.Duration(-1), time.Duration(0)
+	longest, begin := time.Duration(0), time.Duration(-1)
 	for t := from; t+deadWindow <= to; t += grain {
 		if count(times, t, t+deadWindow) >= deadShare*rate*deadWindow.Seconds() {
 			begin = -1
 			continue
 		}
-		if begin < 0 || t > end {
+		if begin < 0 {
 			begin = t
 		}
-		end = t + deadWindow
-		longest = max(longest, end-begin)
+		longest = max(longest, t+deadWindow-begin)
 	}
 	return longest.Seconds()
 }

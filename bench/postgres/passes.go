@@ -131,8 +131,8 @@ func (s *session) cell(ctx context.Context, p place, c cell, capacity float64, p
 		return err
 	}
 	s.all[p] = append(s.all[p], res)
-	fmt.Fprintf(s.out, "%-36s goodput %.2f  p99 %5s ms  refused %4.1f %%  timed out %4.1f %%  failed %4.1f %%  dead %.2f s\n",
-		c, res.Goodput, text(res.P99, 0), 100*res.Refused, 100*res.Timeouts, 100*res.Failed, res.DeadS)
+	fmt.Fprintf(s.out, "%-36s goodput %.2f  p99 %5s ms  refused %4.1f %%  timed out %4.1f %%  failed %4.1f %%  dead %.2f s  database %.2f CPU\n",
+		c, res.Goodput, text(res.P99, 0), 100*res.Refused, 100*res.Timeouts, 100*res.Failed, res.DeadS, res.DatabaseCPU)
 	if res.LagP99 > 20 {
 		s.note("%v: the clients were up to %.0f ms late (p99)", c, res.LagP99)
 	}
@@ -289,6 +289,7 @@ func middle(passes []*result) *result {
 	out.Timeouts = figure(func(r *result) float64 { return r.Timeouts })
 	out.Failed = figure(func(r *result) float64 { return r.Failed })
 	out.DeadS = figure(func(r *result) float64 { return r.DeadS })
+	out.DatabaseCPU = figure(func(r *result) float64 { return r.DatabaseCPU })
 	out.Capacity = figure(func(r *result) float64 { return r.Capacity })
 	out.LagP99 = figure(func(r *result) float64 { return r.LagP99 })
 	out.P50 = known(func(r *result) *float64 { return r.P50 })

@@ -297,7 +297,7 @@ func TestGuardsOfAPlace(t *testing.T) {
 	require.Zero(t, s.sloAt(lock))
 
 	far := place{"mixed", 5, ""}
-	s.order = []place{far, step, {"dear", 1.8, ""}}
+	s.order = []place{far, step, {"dear", 1.8, ""}, {"mixed", 1.8, "lock"}, {"mixed", 1.9, coldStart}}
 	s.all[far] = []*result{row("fixed:4", 1, 400)}
 	s.all[step] = []*result{row("fixed:8", 0.5, 50), row("fixed:16", 1, 100)}
 	require.Equal(t, []string{"spillway", "fixed:8", "fixed:16"}, s.guardsAt(lock), "the best of the nearest step")

@@ -14,15 +14,15 @@ func (f *figures) print(out io.Writer) error {
 			l.Mix, l.Capacity, l.Least, l.Greatest, l.AppCPU, l.DatabaseCPU)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "mix\tload\tfault\tguard\tgoodput\tof best\tat limit\tp50 ms\tp99 ms\tof least\tat limit\trefused %\ttimed out %\tfailed %\tdead s\tSLO ms\twithin\t")
+	fmt.Fprintln(w, "mix\tload\tfault\tguard\tgoodput\tof best\tat limit\tp50 ms\tp99 ms\tof least\tat limit\trefused %\ttimed out %\tfailed %\tdead s\tDB CPU\tSLO ms\twithin\t")
 	for _, r := range f.Results {
 		slo := ""
 		if r.SLO > 0 {
 			slo = fmt.Sprintf("%.0f", r.SLO)
 		}
-		fmt.Fprintf(w, "%s\t%g\t%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t%.2f\t%s\t%s\t\n",
+		fmt.Fprintf(w, "%s\t%g\t%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t%s\t%s\t\n",
 			r.Mix, r.Load, r.Fault, r.Guard, r.Goodput, text(r.OfBest, 2), r.BestFixed, text(r.P50, 0), text(r.P99, 0), text(r.P99OfBest, 2), r.P99Fixed,
-			100*r.Refused, 100*r.Timeouts, 100*r.Failed, r.DeadS, slo, number(r.WithinSLO, 3))
+			100*r.Refused, 100*r.Timeouts, 100*r.Failed, r.DeadS, r.DatabaseCPU, slo, number(r.WithinSLO, 3))
 	}
 	return w.Flush()
 }
