@@ -17,15 +17,16 @@ import (
 // period is the span over which a quota is given out, the default of container runtimes.
 const period = 100 * time.Millisecond
 
-// A cgroup is the control group of one server process.
-type cgroup struct {
+// A Cgroup is a control group with a CPU quota. It is made on Linux only, and needs the rights to do so.
+type Cgroup struct {
 	dirs  []string // to remove at the end, the first of them holds the quota
 	v2    bool
 	quota float64
 }
 
-// newCgroup makes a control group that may use quota CPUs. The error says why it could not.
-func newCgroup(quota float64) (*cgroup, error) {
+// NewCgroup makes a control group whose processes may use quota CPUs together. Its name ends with the id of this process.
+// The error says why it could not be made.
+func NewCgroup(name string, quota float64) (*Cgroup, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -34,12 +35,12 @@ func newCgroup(quota float64) (*cgroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("spillway-overload-%d", os.Getpid())
+	name = fmt.Sprintf("%s-%d", name, os.Getpid())
 	cpu, v2 := cpuHierarchy(mounts)
 	if cpu == "" {
 		return nil, errors.New("no cgroup file system with a cpu controller is mounted")
 	}
-	g := &cgroup{v2: v2, quota: quota}
+	g := &Cgroup{v2: v2, quota: quota}
 	controllers := []string{""}
 	if !v2 {
 		controllers = []string{"cpu", "cpuacct"} // without cpuacct the server could not read its own usage
@@ -47,7 +48,7 @@ func newCgroup(quota float64) (*cgroup, error) {
 	for _, controller := range controllers {
 		dir, err := g.make(mountOf(mounts, controller), ownPath(own, controller), name)
 		if err != nil {
-			g.remove()
+			g.Remove()
 			return nil, err
 		}
 		if len(g.dirs) == 0 || g.dirs[0] != dir {
@@ -55,14 +56,14 @@ func newCgroup(quota float64) (*cgroup, error) {
 		}
 	}
 	if err := g.setQuota(); err != nil {
-		g.remove()
+		g.Remove()
 		return nil, err
 	}
 	return g, nil
 }
 
 // make creates a group below the own one or, where that is not allowed, beside it.
-func (g *cgroup) make(mount, path, name string) (string, error) {
+func (g *Cgroup) make(mount, path, name string) (string, error) {
 	if mount == "" {
 		return "", errors.New("no cgroup file system with a cpuacct controller is mounted")
 	}
@@ -84,20 +85,24 @@ func (g *cgroup) make(mount, path, name string) (string, error) {
 	return "", failed
 }
 
-func (g *cgroup) setQuota() error {
+// setQuota sets the quota, and where it can a weight, so that the group gets its quota on a busy machine too: niceness does not
+// count between groups.
+func (g *Cgroup) setQuota() error {
 	us := strconv.Itoa(int(g.quota * float64(period.Microseconds())))
 	all := strconv.Itoa(int(period.Microseconds()))
 	if g.v2 {
+		_ = writeFile(g.dirs[0], "cpu.weight", "10000")
 		return writeFile(g.dirs[0], "cpu.max", us+" "+all)
 	}
+	_ = writeFile(g.dirs[0], "cpu.shares", "10240")
 	if err := writeFile(g.dirs[0], "cpu.cfs_period_us", all); err != nil {
 		return err
 	}
 	return writeFile(g.dirs[0], "cpu.cfs_quota_us", us)
 }
 
-// add moves a process into the group.
-func (g *cgroup) add(pid int) error {
+// Add moves a process into the group.
+func (g *Cgroup) Add(pid int) error {
 	for _, dir := range g.dirs {
 		if err := writeFile(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return err
@@ -106,8 +111,49 @@ func (g *cgroup) add(pid int) error {
 	return nil
 }
 
-// remove deletes the group. A group whose last process has just ended may be busy for a moment.
-func (g *cgroup) remove() {
+// Processes returns the ids of the processes in the group.
+func (g *Cgroup) Processes() ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(g.dirs[0], "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for line := range strings.FieldsSeq(string(text)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return nil, fmt.Errorf("overload: cgroup.procs: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// CPUTime returns how much CPU the processes of the group have used so far.
+func (g *Cgroup) CPUTime() (time.Duration, error) {
+	if !g.v2 {
+		text, err := os.ReadFile(filepath.Join(g.dirs[len(g.dirs)-1], "cpuacct.usage"))
+		if err != nil {
+			return 0, err
+		}
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		return time.Duration(ns), err
+	}
+	text, err := os.ReadFile(filepath.Join(g.dirs[0], "cpu.stat"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			us, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return time.Duration(us) * time.Microsecond, err
+		}
+	}
+	return 0, errors.New("overload: cpu.stat: no usage_usec")
+}
+
+// Remove deletes the group. A group whose last process has just ended may be busy for a moment. A nil Cgroup has nothing
+// to delete.
+func (g *Cgroup) Remove() {
 	if g == nil {
 		return
 	}

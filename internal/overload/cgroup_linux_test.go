@@ -1,7 +1,10 @@
 package overload
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,4 +39,28 @@ func TestOwnPath(t *testing.T) {
 	require.Equal(t, "/unified", ownPath([]byte(ownV1), ""))
 	require.Equal(t, "/user.slice/session.scope", ownPath([]byte(ownV2), ""))
 	require.Equal(t, "/", ownPath(nil, "cpu"))
+}
+
+func TestCgroupReads(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"cgroup.procs": "12\n7\n", "cpuacct.usage": "1500000\n", "cpu.stat": "usage_usec 2500\nuser_usec 1\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	g := &Cgroup{dirs: []string{dir}}
+	ids, err := g.Processes()
+	require.NoError(t, err)
+	require.Equal(t, []int{12, 7}, ids)
+	used, err := g.CPUTime()
+	require.NoError(t, err)
+	require.Equal(t, 1500*time.Microsecond, used)
+	g.v2 = true
+	used, err = g.CPUTime()
+	require.NoError(t, err)
+	require.Equal(t, 2500*time.Microsecond, used)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cpu.stat"), []byte("nr_periods 0\n"), 0o600))
+	_, err = g.CPUTime()
+	require.ErrorContains(t, err, "usage_usec")
 }

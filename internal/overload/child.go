@@ -55,7 +55,7 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("overload: orders: %w", err)
 	}
 	c.capacity = o.Capacity
-	_ = renice(0) // the parent may have raised its own priority; where it could not, there is nothing to undo
+	_ = Renice(0) // the parent may have raised its own priority; where it could not, there is nothing to undo
 	stdin := bufio.NewReader(in)
 	if _, err := stdin.ReadString('\n'); err != nil { // the parent says when the process is in its control group
 		return err

@@ -28,8 +28,12 @@ type conn struct {
 	r *bufio.Reader
 }
 
-func newClient(addr string) *client {
-	return &client{addr: addr, request: []byte("GET / HTTP/1.1\r\nHost: overload\r\n\r\n")}
+// NewClient returns a client that asks the net/http server at addr for one path, over and over. An answer with status 503
+// or 429 is [ErrRefused], one with another status than 2xx a failure.
+func NewClient(addr, path string) Client { return newClient(addr, path) }
+
+func newClient(addr, path string) *client {
+	return &client{addr: addr, request: []byte("GET " + path + " HTTP/1.1\r\nHost: overload\r\n\r\n")}
 }
 
 // Do sends one request, as [Client] has it.

@@ -27,8 +27,8 @@ func clock(id uintptr) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// renice sets the niceness of every thread of this process; threads made later inherit it.
-func renice(nice int) error {
+// Renice sets the niceness of every thread of this process; threads and processes made later inherit it.
+func Renice(nice int) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err

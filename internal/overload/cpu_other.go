@@ -12,4 +12,5 @@ func threadCPU() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func processCPU() time.Duration { return 0 }
 
-func renice(int) error { return errors.ErrUnsupported }
+// Renice sets the niceness of every thread of this process; threads and processes made later inherit it.
+func Renice(int) error { return errors.ErrUnsupported }

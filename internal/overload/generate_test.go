@@ -51,7 +51,7 @@ func serve(t *testing.T, h http.HandlerFunc, ago time.Duration) *generator {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	g := &generator{client: newClient(strings.TrimPrefix(srv.URL, "http://")), base: time.Now().Add(-ago), slo: defaultSLO, deadline: defaultDeadline}
+	g := &generator{client: newClient(strings.TrimPrefix(srv.URL, "http://"), "/"), base: time.Now().Add(-ago), slo: defaultSLO, deadline: defaultDeadline}
 	t.Cleanup(g.client.Close)
 	return g
 }
@@ -145,7 +145,7 @@ func TestClientKeepsConnections(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Close()
-	c := newClient(srv.Listener.Addr().String())
+	c := newClient(srv.Listener.Addr().String(), "/")
 	defer c.Close()
 	for range 5 {
 		status, err := c.do(time.Now().Add(10 * time.Second))

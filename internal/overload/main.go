@@ -143,16 +143,16 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.Settle))
 	}
 	if o.Quota > 0 {
-		if r.group, err = newCgroup(o.Quota); err != nil {
+		if r.group, err = NewCgroup("spillway-overload", o.Quota); err != nil {
 			run.Quota = 0
 			run.note(p, "no control group could be made (%v): the server has GOMAXPROCS=1 and shares its core with whoever runs there", err)
 		} else {
-			defer r.group.remove()
+			defer r.group.Remove()
 			run.note(p, "the server runs with GOMAXPROCS=1 in a control group of its own, limited to %g CPU", o.Quota)
 		}
 	}
-	if err := renice(-10); err == nil {
-		defer func() { _ = renice(0) }() // back to where it was
+	if err := Renice(-10); err == nil {
+		defer func() { _ = Renice(0) }() // back to where it was
 		run.note(p, "the generator runs at niceness -10")
 	}
 	if err := r.all(ctx, run); err != nil {

@@ -24,7 +24,7 @@ type process struct {
 }
 
 // startProcess starts this program once more as the server, in the given control group if there is one.
-func startProcess(ctx context.Context, o childOrders, group *cgroup) (*process, error) {
+func startProcess(ctx context.Context, o childOrders, group *Cgroup) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -56,9 +56,9 @@ func startProcess(ctx context.Context, o childOrders, group *cgroup) (*process, 
 }
 
 // begin moves the process to its group, tells it to go on and waits until it serves.
-func (p *process) begin(lines *json.Decoder, group *cgroup) error {
+func (p *process) begin(lines *json.Decoder, group *Cgroup) error {
 	if group != nil {
-		if err := group.add(p.cmd.Process.Pid); err != nil {
+		if err := group.Add(p.cmd.Process.Pid); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ type runner struct {
 	opts     *options
 	work     Work
 	progress *progress
-	group    *cgroup
+	group    *Cgroup
 	perMilli float64
 	capacity float64
 }

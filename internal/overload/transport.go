@@ -74,7 +74,7 @@ func (c *Config) transport() Transport {
 // httpTransport serves with net/http, behind guards that wrap handlers.
 type httpTransport struct{ c *Config }
 
-func (t httpTransport) NewClient(addr string) (Client, error) { return newClient(addr), nil }
+func (t httpTransport) NewClient(addr string) (Client, error) { return NewClient(addr, "/"), nil }
 
 func (t httpTransport) NewServer(name string, s *Service) (Server, error) {
 	guard, err := t.c.guard(name)
