@@ -125,9 +125,9 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	if cold {
 		cpu = time.Duration(float64(cpu) * s.s.Machine.ColdFactor)
 	}
-	now := s.condition(stage)
+	fails := s.failing(stage)
 	next := func() {
-		if now.fails > 0 && s.work.Float64() < now.fails {
+		if fails > 0 && s.work.Float64() < fails {
 			done(max(stage.As, spillway.Failure))
 			return
 		}
@@ -136,7 +136,7 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	work := func(then func()) {
 		passWait := then
 		if waits {
-			passWait = func() { s.after(max(0, wait+s.condition(stage).slower), then) }
+			passWait = func() { s.wait(stage, wait, then) }
 		}
 		if cpu == 0 {
 			passWait()

@@ -125,3 +125,13 @@ func (p *processors) capacity() float64 {
 	}
 	return c
 }
+
+// resize changes the number of cores; 0 changes nothing. A core that is taken away ends its slice.
+func (p *processors) resize(cores int) {
+	if cores == 0 {
+		return
+	}
+	p.idle += cores - p.cores
+	p.cores = cores
+	p.dispatch()
+}

@@ -29,7 +29,7 @@ func newHost(e *engine, m *Machine) *Host {
 	h.p = processors{e: e, cores: m.Cores, idle: m.Cores, speed: 1, quota: m.Quota, period: m.QuotaPeriod}
 	h.p.periodEnd = m.QuotaPeriod
 	for name, n := range m.Pools {
-		h.pools[name] = &slots{free: n}
+		h.pools[name] = &slots{all: n, free: n}
 	}
 	return h
 }
@@ -119,7 +119,8 @@ func (w *waits) read() *metrics.Float64Histogram {
 
 // slots are a pool, such as one of connections to a database: first come, first served.
 type slots struct {
-	free    int
+	all     int
+	free    int // negative while more are in use than there are
 	waiting []func()
 }
 
@@ -133,13 +134,24 @@ func (s *slots) take(f func()) {
 }
 
 func (s *slots) give() {
-	if len(s.waiting) == 0 {
-		s.free++
-		return
+	s.free++
+	s.serve()
+}
+
+// serve gives free slots to those who wait.
+func (s *slots) serve() {
+	for s.free > 0 && len(s.waiting) > 0 {
+		f := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.free--
+		f()
 	}
-	f := s.waiting[0]
-	s.waiting = s.waiting[1:]
-	f()
+}
+
+func (s *slots) resize(n int) {
+	s.free += n - s.all
+	s.all = n
+	s.serve()
 }
 
 // Every calls f every d of virtual time, with the seconds since the beginning: to watch a policy while it runs.

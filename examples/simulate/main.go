@@ -51,6 +51,9 @@ type settings struct {
 	scale  float64
 	cores  int
 	useful time.Duration
+
+	suite, sweep bool
+	rows, golden string
 }
 
 func parse(args []string, usage io.Writer) (settings, error) {
@@ -69,6 +72,10 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.Float64Var(&s.scale, "scale", 1, "with -trace: how many times the recorded rate")
 	flags.IntVar(&s.cores, "cores", 2, "with -trace: processors of the service")
 	flags.DurationVar(&s.useful, "useful", 250*time.Millisecond, "with -trace: an answer after it is worth nothing; clients give up after four times as long")
+	flags.BoolVar(&s.suite, "suite", false, "play every row of the suite, against the best fixed limit of each")
+	flags.StringVar(&s.rows, "rows", "", "with -suite: `REGEXP` of the rows to play, which are named as in step@10; all if empty")
+	flags.BoolVar(&s.sweep, "sweep", false, "with -suite: find the best fixed limits of the rows again, and write them to the golden file")
+	flags.StringVar(&s.golden, "golden", "examples/simulate/testdata/best.json", "with -sweep: the golden `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -92,6 +99,9 @@ func run(args []string, out, usage io.Writer) error {
 	if s.list {
 		list(out, s.load)
 		return nil
+	}
+	if s.suite {
+		return runSuite(s, out)
 	}
 	var scenario sim.Scenario
 	if s.trace != "" {

@@ -54,8 +54,7 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 			return nil, fmt.Errorf("policy %q: the limit must be a whole number from 1 on, as in fixed:8", name)
 		}
 		return always(func(*sim.Host) (*spillway.Gate, error) {
-			limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
-			return spillway.New(limit), err
+			return limitOf(n)
 		}), nil
 	case "spillway":
 		return shedding(name, options)
@@ -79,6 +78,12 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 		return alone(func() spillway.Policy { return learned(&shedder.AIMD{}, 20, 200) }), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
+}
+
+// limitOf returns a gate of a fixed limit.
+func limitOf(n int) (*spillway.Gate, error) {
+	limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
+	return spillway.New(limit), err
 }
 
 // always returns what needs no seed.
