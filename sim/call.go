@@ -40,7 +40,7 @@ func (s *simulation) ask(c *call) {
 	h.owed++
 	h.sent++
 	r := &request{s: s, c: c, h: h, sent: s.now}
-	s.after(s.s.Client.Deadline, func() {
+	s.last(s.now+s.s.Client.Deadline, func() {
 		if r.answer() {
 			s.out.timedOut(c)
 			s.again(c)
