@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 // value for each seed from 1 on.
 type golden struct {
 	Row       string   `json:"row"`
+	Sum       string   `json:"sum"` // of the scenario, to see that it has changed since
 	Bare      measured `json:"bare"`
 	BestLimit int      `json:"best_limit"` // of the greatest goodput; 0 is none
 	Best      measured `json:"best"`
@@ -26,6 +28,13 @@ type measured struct {
 	First5s []float64 `json:"first5s"`
 	P99Ms   []float64 `json:"p99_ms"`
 	InTime  []float64 `json:"in_time"`
+}
+
+// sum returns a checksum of all that makes up the row's scenario.
+func (r *suiteRow) sum() string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%+v", r.scenario)
+	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 //go:embed testdata/best.json

@@ -52,8 +52,8 @@ type settings struct {
 	cores  int
 	useful time.Duration
 
-	suite, sweep bool
-	rows, golden string
+	suite, sweep, ablate bool
+	rows, golden         string
 }
 
 func parse(args []string, usage io.Writer) (settings, error) {
@@ -62,7 +62,8 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.SetOutput(usage)
 	flags.StringVar(&s.scenario, "scenario", "step", "what is played; -list shows the names")
 	flags.Float64Var(&s.load, "load", 10, "what scenarios that step go to, as a multiple of the capacity")
-	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames)
+	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames+
+		"; with -suite and without this flag, spillway")
 	flags.Uint64Var(&s.seed, "seed", 1, "the same one gives the same figures")
 	flags.IntVar(&s.runs, "runs", 3, "how many runs the figures are the means of, 1 to 100, with seeds from -seed on")
 	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
@@ -75,12 +76,18 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.BoolVar(&s.suite, "suite", false, "play every row of the suite, against the best fixed limit of each")
 	flags.StringVar(&s.rows, "rows", "", "with -suite: `REGEXP` of the rows to play, which are named as in step@10; all if empty")
 	flags.BoolVar(&s.sweep, "sweep", false, "with -suite: find the best fixed limits of the rows again, and write them to the golden file")
+	flags.BoolVar(&s.ablate, "ablate", false, "play the suite with each mechanism of the shedder switched off and each constant changed, as one table")
 	flags.StringVar(&s.golden, "golden", "examples/simulate/testdata/best.json", "with -sweep: the golden `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "policies" })
+	if s.suite && !given {
+		s.policies = "spillway"
 	}
 	if !(s.load > 0 && s.load <= 100) {
 		return s, fmt.Errorf("load must be above 0 and at most 100, got %v", s.load)
@@ -100,7 +107,7 @@ func run(args []string, out, usage io.Writer) error {
 		list(out, s.load)
 		return nil
 	}
-	if s.suite {
+	if s.suite || s.sweep || s.ablate {
 		return runSuite(s, out)
 	}
 	var scenario sim.Scenario
@@ -140,19 +147,25 @@ func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) err
 		f.Results = append(f.Results, newFigure(c.name, s.load, r))
 		row(out, all, c.name, r)
 	}
-	if s.json != "" {
-		text, err := json.MarshalIndent(f, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.json, append(text, '\n'), 0o600); err != nil {
-			return err
-		}
+	if err := writeJSON(s.json, f); err != nil {
+		return err
 	}
 	if s.report != "" {
 		return writePage(s, all, means, firsts)
 	}
 	return nil
+}
+
+// writeJSON writes figures to a file, if there is one.
+func writeJSON(file string, figures any) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o600)
 }
 
 // times says that there is more than one run.

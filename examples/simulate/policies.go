@@ -124,12 +124,16 @@ func shedding(name, options string) (func(uint64) gates, error) {
 		}
 	}
 	return always(func(h *sim.Host) (*spillway.Gate, error) {
-		o := o
-		o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
-		shed, err := shedder.New(&o)
+		shed, err := shedder.New(hosted(o, h))
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", name, err)
 		}
 		return spillway.New(shed), nil
 	}), nil
+}
+
+// hosted returns options with the sensors and the size of a simulated host.
+func hosted(o shedder.Options, h *sim.Host) *shedder.Options {
+	o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
+	return &o
 }

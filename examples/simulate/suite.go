@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -70,6 +68,9 @@ func runSuite(s settings, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.ablate {
+		return ablate(s, picked, byRow, out)
+	}
 	all, err := contenders(s.policies)
 	if err != nil {
 		return err
@@ -83,24 +84,10 @@ func runSuite(s settings, out io.Writer) error {
 		f.Results = append(f.Results, results...)
 		printSuite(out, c.name, results)
 	}
-	return writeSuite(s, f)
-}
-
-// writeSuite writes what -json and -report ask for.
-func writeSuite(s settings, f suiteFigures) error {
-	if s.json != "" {
-		text, err := json.MarshalIndent(f, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.json, append(text, '\n'), 0o600); err != nil {
-			return err
-		}
+	if err := writeJSON(s.json, f); err != nil || s.report == "" {
+		return err
 	}
-	if s.report != "" {
-		return suitePage(s, f)
-	}
-	return nil
+	return suitePage(s, f)
 }
 
 // playRows plays each row behind a policy, on all processors.

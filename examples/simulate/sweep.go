@@ -29,6 +29,13 @@ func sweep(s settings, picked []suiteRow, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	stale := func(r suiteRow) int {
+		if g := byRow[r.key()]; g == nil || g.Sum != r.sum() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(picked, func(a, b suiteRow) int { return stale(a) - stale(b) })
 	found := make([]*golden, len(picked))
 	return parallel(len(picked), func(i int) error {
 		var err error
@@ -47,18 +54,25 @@ func sweep(s settings, picked []suiteRow, out io.Writer) error {
 type search struct {
 	row  *suiteRow
 	seen map[int]*measured
+	most int // in flight in the bare server, at least: a greater limit is none
 }
 
 // best looks at limits from 1 to 4096, in steps of 2 with one seed first, then closer and with more seeds where it matters.
 func best(r *suiteRow) (*golden, error) {
-	s := &search{r, map[int]*measured{}}
+	s := &search{row: r, seen: map[int]*measured{}}
 	bare, err := s.measure(0, sweepSeeds)
 	if err != nil {
 		return nil, err
 	}
-	for n := 1; n <= sweepMost; n *= 2 {
+	widest := min(sweepMost, 2*s.most)
+	most := 0.0
+	for n, lost := 1, 0; n <= widest && lost < 3; n *= 2 {
 		if _, err := s.measure(n, 1); err != nil {
 			return nil, err
+		}
+		most = max(most, s.goodput(n, 1))
+		if lost++; s.goodput(n, 1) >= 0.7*most {
+			lost = 0
 		}
 	}
 	for seeds := 1; seeds <= sweepSeeds; seeds++ {
@@ -68,7 +82,7 @@ func best(r *suiteRow) (*golden, error) {
 			}
 		}
 	}
-	g := &golden{Row: r.key(), Bare: *bare, BestLimit: s.greatest(sweepSeeds)}
+	g := &golden{Row: r.key(), Sum: r.sum(), Bare: *bare, BestLimit: s.greatest(sweepSeeds)}
 	g.Best = *s.seen[g.BestLimit]
 	least := math.Inf(1)
 	for _, n := range s.limits(sweepSeeds) {
@@ -153,6 +167,9 @@ func (s *search) measure(n, seeds int) (*measured, error) {
 			return nil, err
 		}
 		m.add(result)
+		for _, p := range result.Series {
+			s.most = max(s.most, int(p.InFlight))
+		}
 	}
 	return m, nil
 }
