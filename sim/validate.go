@@ -29,26 +29,26 @@ func (s *Scenario) validate() error {
 		length += p.For
 	}
 	for i, ev := range s.Events {
-		if err := ev.validate(s); err != nil {
-			return fmt.Errorf("event %d: %w", i, err)
+		if err := ev.validate(i, s); err != nil {
+			return err
 		}
 	}
 	return s.validateTrace(length)
 }
 
-func (ev *Event) validate(s *Scenario) error {
+func (ev *Event) validate(i int, s *Scenario) error {
 	switch {
 	case ev.At < 0 || ev.Every < 0 || ev.Host < 0 || ev.Host > s.Machine.Hosts:
-		return fmt.Errorf("At and Every must not be negative and Host in 0..%d, got %v, %v, %d",
-			s.Machine.Hosts, ev.At, ev.Every, ev.Host)
+		return fmt.Errorf("event %d: At and Every must not be negative and Host in 0..%d, got %v, %v, %d",
+			i, s.Machine.Hosts, ev.At, ev.Every, ev.Host)
 	case improper(ev.Speed) || improper(ev.Quota) || math.IsNaN(ev.Fails) || math.Abs(ev.Fails) > 1:
-		return fmt.Errorf("Speed and Quota must not be negative and Fails in -1..1, got %v, %v, %v",
-			ev.Speed, ev.Quota, ev.Fails)
+		return fmt.Errorf("event %d: Speed and Quota must not be negative and Fails in -1..1, got %v, %v, %v",
+			i, ev.Speed, ev.Quota, ev.Fails)
 	case improper(ev.Stretch) || ev.Stall < 0 || ev.Cores < 0 || ev.Slots < 0:
-		return fmt.Errorf("Stretch, Stall, Cores and Slots must not be negative, got %v, %v, %d, %d",
-			ev.Stretch, ev.Stall, ev.Cores, ev.Slots)
+		return fmt.Errorf("event %d: Stretch, Stall, Cores and Slots must not be negative, got %v, %v, %d, %d",
+			i, ev.Stretch, ev.Stall, ev.Cores, ev.Slots)
 	case ev.Slots > 0 && s.Machine.Pools[ev.Pool] == 0:
-		return fmt.Errorf("there is no pool %q", ev.Pool)
+		return fmt.Errorf("event %d: there is no pool %q", i, ev.Pool)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/report"
@@ -33,7 +34,7 @@ func ablate(s settings, picked []suiteRow, byRow map[string]*golden, out io.Writ
 	var first []suiteFigure
 	fmt.Fprintln(out, ablationLine(ablationHead))
 	for _, v := range variants() {
-		results, err := playRows(s, picked, byRow, contender{v.name, func(uint64) gates { return shedderOf(v) }})
+		results, err := playRows(s, picked, byRow, v.name, shedderOf(v))
 		if err != nil {
 			return fmt.Errorf("variant %q: %w", v.name, err)
 		}
@@ -105,10 +106,12 @@ func ablationLine(cells []string) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
-// shedderOf returns gates of a variant of the shedder.
-func shedderOf(v variant) gates {
-	return func(h *sim.Host) (*spillway.Gate, error) {
-		shed, err := v.new(hosted(shedder.Options{}, h))
-		return spillway.New(shed), err
+// shedderOf returns what makes gates of a variant of the shedder.
+func shedderOf(v variant) rowGate {
+	return func(time.Duration) (func(uint64) gates, error) {
+		return always(func(h *sim.Host) (*spillway.Gate, error) {
+			shed, err := v.new(hosted(shedder.Options{}, h))
+			return spillway.New(shed), err
+		}), nil
 	}
 }

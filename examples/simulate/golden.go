@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"time"
 )
 
 // A golden is what -sweep found out about a row: the bare server's figures and those of the best fixed limit, with one
@@ -35,6 +36,14 @@ func (r *suiteRow) sum() string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%+v", r.scenario)
 	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// bestP99 returns the p99 of the best fixed limit, 0 if it is not known.
+func (g *golden) bestP99(s settings) time.Duration {
+	if g == nil || known(over(g.P99.P99Ms, s)) == nil {
+		return 0
+	}
+	return time.Duration(over(g.P99.P99Ms, s) * float64(time.Millisecond))
 }
 
 //go:embed testdata/best.json

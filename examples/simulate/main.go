@@ -6,10 +6,18 @@
 //	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,delay=50ms
 //	go run ./examples/simulate -trace yesterday.csv -scale 2 -cores 4 -policies spillway,spillway:threshold=0.8
 //	go run ./examples/simulate -list
+//	go run ./examples/simulate -suite
+//	go run ./examples/simulate -suite -rows '^pool' -policies spillway,spillway:slo=2p99 -json suite.json -report suite.html
+//	go run ./examples/simulate -ablate
+//	go run ./examples/simulate -sweep
 //
 // A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay sends each request at its very time with
 // its very needs; -scale repeats or drops some. Its load is that of the busiest second; what is refused in a second that
 // asks for no more than the capacity counts as wrongly refused.
+//
+// With -suite each row is a scenario at one load, and its figures stand beside those of the best fixed limit on requests in
+// flight, which -sweep finds and keeps in a golden file. With -ablate the rows are played for each variant of the shedder.
+// docs/simulating.md explains the figures.
 //
 // Figures are means of -runs runs, with seeds from -seed on; the charts of the page show the first of them. The same seeds
 // give the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
@@ -74,8 +82,8 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.IntVar(&s.cores, "cores", 2, "with -trace: processors of the service")
 	flags.DurationVar(&s.useful, "useful", 250*time.Millisecond, "with -trace: an answer after it is worth nothing; clients give up after four times as long")
 	flags.BoolVar(&s.suite, "suite", false, "play every row of the suite, against the best fixed limit of each")
-	flags.StringVar(&s.rows, "rows", "", "with -suite: `REGEXP` of the rows to play, which are named as in step@10; all if empty")
-	flags.BoolVar(&s.sweep, "sweep", false, "with -suite: find the best fixed limits of the rows again, and write them to the golden file")
+	flags.StringVar(&s.rows, "rows", "", "with -suite, -ablate and -sweep: `REGEXP` of the rows to play, which are named as in step@10; all if empty")
+	flags.BoolVar(&s.sweep, "sweep", false, "find the best fixed limits of the rows again, and write them to the golden file")
 	flags.BoolVar(&s.ablate, "ablate", false, "play the suite with each mechanism of the shedder switched off and each constant changed, as one table")
 	flags.StringVar(&s.golden, "golden", "examples/simulate/testdata/best.json", "with -sweep: the golden `FILE`")
 	if err := flags.Parse(args); err != nil {
@@ -102,6 +110,9 @@ func run(args []string, out, usage io.Writer) error {
 	s, err := parse(args, usage)
 	if err != nil {
 		return err
+	}
+	if s.list && s.suite {
+		return listRows(s.rows, out)
 	}
 	if s.list {
 		list(out, s.load)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -21,10 +22,23 @@ type contender struct {
 // gates make the gate of each host.
 type gates func(*sim.Host) (*spillway.Gate, error)
 
-const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms, gradient2, vegas, aimd"
+const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms or (with -suite) slo=2p99, gradient2, vegas, aimd"
 
-// contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+// contenders reads the value of -policies.
 func contenders(list string) ([]contender, error) {
+	var all []contender
+	for _, name := range split(list) {
+		gate, err := gateOf(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, contender{name, gate})
+	}
+	return all, nil
+}
+
+// split returns the names in the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+func split(list string) []string {
 	var names []string
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
@@ -34,15 +48,28 @@ func contenders(list string) ([]contender, error) {
 			names = append(names, part)
 		}
 	}
-	var all []contender
-	for _, name := range names {
-		gate, err := gateOf(name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, contender{name, gate})
+	return names
+}
+
+// relative is an SLO that is a multiple of the p99 of a row's best fixed limit.
+var relative = regexp.MustCompile(`\bslo=([0-9.]+)p99\b`)
+
+// inRow returns the name of a policy with such an SLO replaced by what it is where that p99 is as given. An SLO has to be at
+// least 10 ms.
+func inRow(name string, p99 time.Duration) (string, error) {
+	if p99 == 0 && relative.MatchString(name) {
+		return "", fmt.Errorf("policy %q: a row has no golden figures; make them with -sweep", name)
 	}
-	return all, nil
+	var bad error
+	name = relative.ReplaceAllStringFunc(name, func(option string) string {
+		factor, err := strconv.ParseFloat(relative.FindStringSubmatch(option)[1], 64)
+		if err != nil {
+			bad = fmt.Errorf("policy %q: %w", name, err)
+		}
+		slo := time.Duration(factor * float64(p99)).Round(time.Microsecond)
+		return "slo=" + max(slo, 10*time.Millisecond).String()
+	})
+	return name, bad
 }
 
 func gateOf(name string) (func(seed uint64) gates, error) {

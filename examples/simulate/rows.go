@@ -18,10 +18,10 @@ type suiteRow struct {
 func (r *suiteRow) key() string { return fmt.Sprintf("%s@%.4g", r.scenario.Name, r.load) }
 
 const (
-	usualRemedy = "set SLO, or put a Concurrency limit in front of the resource that is scarce"
-	perRoute    = "one shedder per route: a limit on the sum refuses cheap requests for the sake of dear ones"
-	perCall     = "a limit or a breaker around the dependency; the shedder cannot tell its slowness from its own queue"
-	perHost     = "nothing here: it is the balancer's part to send less to the slow host"
+	usualRemedy = "a Concurrency limit set by hand, or MaxDelay: Off, so that only the CPU decides"
+	perRoute    = "one shedder per route: one for all refuses cheap requests because of the dear ones"
+	perCall     = "MaxDelay: Off, so that only the CPU decides, and a limit or a breaker around the dependency"
+	perHost     = "a balancer that sends less to the slow host"
 )
 
 // rows returns all rows of the suite, in the order in which they are shown.

@@ -12,7 +12,7 @@ func cpuRows() []suiteRow {
 		at(step(sim.Step), 1.2, 1.5, 2, 5, 10, 30),
 		at(step(sim.StepSolid), 1.2, 2, 5, 10, 30),
 		at(step(sim.StepQuota), 1.2, 2, 5, 10, 30),
-		at(step(sim.Bimodal), 1.2, 2, 5, 10, 30),
+		remedied(perRoute, at(step(sim.Bimodal), 1.2, 2, 5, 10, 30)),
 		at(step(sim.CPUAndIO), 1.2, 2, 5, 10, 30),
 		at(cpuAndLongWait, 1.2, 2, 5),
 		at(named("step-16-cores", step(func(load float64) sim.Scenario {
@@ -27,6 +27,8 @@ func cpuRows() []suiteRow {
 		at(steady("steady-quota", 40*sec, sim.StepQuota), 0.7, 0.9),
 		at(steady("steady-bimodal", 40*sec, sim.Bimodal), 0.7, 0.9),
 		at(steady("steady-cpu-io", 40*sec, sim.CPUAndIO), 0.9),
+		at(withClient(sec, 2*sec, steady("steady-patient", 40*sec, sim.Step)), 0.9, 0.95),
+		at(withClient(2*sec, 4*sec, steady("steady-bimodal-patient", 40*sec, sim.Bimodal)), 0.7, 0.9),
 	)
 }
 
@@ -53,14 +55,15 @@ func bursts(name string, scenario sim.Scenario) sim.Scenario {
 func troubleRows() []suiteRow {
 	pauses := lasting(sim.Pauses(), 40*sec)
 	pauses.Phases[0].Load = 0.7
+	pauses.Client = sim.Client{Useful: sec, Deadline: 2 * sec}
 	pauses.Name, pauses.Events = "pauses-300ms", []sim.Event{{At: 5 * sec, Every: 5 * sec, Pause: 300 * ms}}
 	cores := sim.Steady(0.4)
 	cores.Name, cores.Machine.Cores = "cores-cut", 4
-	cores.Phases = three(15*sec, 0.4, 20*sec, 0.4)
+	cores.Phases = three(0.4, 0.4)
 	cores.Events = []sim.Event{{At: 15 * sec, Cores: 1}, {At: 35 * sec, Cores: 4}}
 	more := sim.Steady(0.8)
 	more.Name, more.Machine.Cores = "cores-added", 4
-	more.Phases = three(15*sec, 0.2, 20*sec, 2)
+	more.Phases = three(0.2, 2)
 	more.Events = []sim.Event{{At: 0, Cores: 1}, {At: 20 * sec, Cores: 4}}
 	third := func(scenario sim.Scenario) sim.Scenario { return lasting(scenario, 15*sec, 20*sec, 15*sec) }
 	return join(
@@ -75,7 +78,7 @@ func troubleRows() []suiteRow {
 			one(0.7, third(sim.SlowHost(sim.RoundRobin))),
 			one(0.7, third(withName("slow-host-least-loaded", sim.SlowHost(sim.LeastLoaded)))),
 		)),
-		at(func(load float64) sim.Scenario { return clockJump(load) }, 5),
+		at(clockJump, 5),
 		at(step(sim.Blind), 2, 5),
 		at(func(load float64) sim.Scenario { return sim.ServerStep(load, 0) }, 2, 5, 10),
 		at(func(load float64) sim.Scenario { return sim.ServerRamp(load, 0) }, 3),
@@ -83,9 +86,9 @@ func troubleRows() []suiteRow {
 	)
 }
 
-// three are phases of one load, another and the first again.
-func three(calm time.Duration, before float64, span time.Duration, load float64) []sim.Phase {
-	return []sim.Phase{{For: calm, Load: before}, {For: span, Load: load, Measured: true}, {For: calm, Load: before}}
+// three are 15 seconds at one load, 20 at another, and 15 at the first again.
+func three(before, load float64) []sim.Phase {
+	return []sim.Phase{{For: 15 * sec, Load: before}, {For: 20 * sec, Load: load, Measured: true}, {For: 15 * sec, Load: before}}
 }
 
 func withName(name string, scenario sim.Scenario) sim.Scenario {

@@ -55,7 +55,7 @@ func poolRows() []suiteRow {
 		at(pool("pool-bimodal", 16, 2, bimodalHold), 1.15, 1.5, 2, 5),
 		at(pool("pool-lognormal", 16, 2, lognormalHold), 1.15, 1.5, 2, 5),
 		at(pool("pool-exp", 16, 2, sim.Dist{Exp: 20 * ms}), 1.15, 1.5, 2, 5),
-		at(step(sim.Lock), 1.2, 2, 5, 10),
+		remedied(perRoute, at(step(sim.Lock), 1.2, 2, 5, 10)),
 		at(lock32, 1.2, 2, 5),
 		one(3, poolRamp()),
 		one(3, bursts("bursts-pool", sim.Pool(1))),
@@ -67,6 +67,9 @@ func poolRows() []suiteRow {
 			return scenario
 		}, 2, 5),
 		at(poolPriorities, 5),
+		at(poolQuota, 2, 5),
+		at(poolHosts, 2),
+		at(withClient(5*sec, 10*sec, pool("pool-100x1s", 100, 2, sim.Dist{Exp: sec})), 1.2, 3),
 	)
 }
 
@@ -103,6 +106,21 @@ func poolPriorities(load float64) sim.Scenario {
 	return scenario
 }
 
+// poolQuota is a step for a pool on a host with a quota of half a CPU, of which the requests need half.
+func poolQuota(load float64) sim.Scenario {
+	scenario := pool("pool-quota", 8, 2, sim.Dist{Fixed: 10 * ms, Exp: 15 * ms})(load)
+	scenario.Machine.Cores, scenario.Machine.Quota = 1, 0.5
+	scenario.Classes[0].Stages[0].CPU = sim.Dist{Exp: 750 * time.Microsecond}
+	return scenario
+}
+
+// poolHosts is a step for four hosts behind a balancer, each with a pool of 8.
+func poolHosts(load float64) sim.Scenario {
+	scenario := pool("pool-4-hosts", 8, 2, sim.Dist{Fixed: 25 * ms})(load)
+	scenario.Machine.Hosts, scenario.Machine.Balance = 4, sim.RoundRobin
+	return scenario
+}
+
 // edgeRows are pools just below their capacity, and few and uneven calls, where chance alone fills the pool at times.
 func edgeRows() []suiteRow {
 	dear := withClient(sec, 3*sec, pool("dear-120ms", 8, 2, sim.Dist{LogNormal: 120 * ms, Sigma: 0.7}))
@@ -115,6 +133,8 @@ func edgeRows() []suiteRow {
 		at(steady("edge-dear-120ms", 60*sec, dear), 0.9, 0.98),
 		at(dear, 1.1, 2, 5),
 		at(steady("edge-lock-5ms", 40*sec, lock32), 0.8, 0.9),
+		at(onOff("on-off-pool", pool("", 8, 2, sim.Dist{Fixed: 25 * ms})), 0.8, 2),
+		at(onOff("on-off-2x1s", pool2(2)), 0.5),
 	)
 }
 
@@ -130,6 +150,9 @@ func coldRows() []suiteRow {
 		at(cold("cold-pool-exp", pool("", 16, 2, sim.Dist{Exp: 20 * ms})), 3),
 		at(cold("cold-pool-lognormal", pool("", 16, 2, lognormalHold)), 3, 10),
 		at(cold("cold-dear-120ms", withClient(sec, 3*sec, pool("", 8, 2, sim.Dist{LogNormal: 120 * ms, Sigma: 0.7}))), 3),
+		at(cold("cold-pool-quota", poolQuota), 3),
+		at(cold("cold-100x1s", withClient(5*sec, 10*sec, pool("", 100, 2, sim.Dist{Exp: sec}))), 3),
+		at(cold("cold-lock-5ms", lock32), 3),
 		at(cold("cold-mix", mix), 1.1, 2, 3, 5, 10),
 	)
 }
@@ -176,7 +199,7 @@ func faultRows() []suiteRow {
 		return func(load float64) sim.Scenario {
 			scenario := of(load)
 			scenario.Name, scenario.Events = name, events
-			scenario.Phases = three(15*sec, min(load, 0.7), 20*sec, load)
+			scenario.Phases = three(min(load, 0.7), load)
 			return scenario
 		}
 	}

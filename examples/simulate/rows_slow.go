@@ -21,6 +21,9 @@ func slowRows() []suiteRow {
 		at(slowCalls("mostly-20ms-some-3s", sim.Dist{Fixed: 20 * ms, Dear: 3 * sec, DearShare: 0.1}, 5*sec, 300), 0.5),
 		at(slowCalls("mostly-20ms-some-3s-cpu", sim.Dist{Fixed: 20 * ms, Dear: 3 * sec, DearShare: 0.1}, 5*sec, 0), 0.5),
 		at(slowStep, 0.8),
+		at(ramped("ramp-below-slow-1s", slowCalls("", sim.Dist{Exp: sec}, 6*sec, 300)), 0.9),
+		at(onOff("on-off-slow-1s", slowCalls("", sim.Dist{Exp: sec}, 6*sec, 300)), 0.8),
+		at(onOff("on-off-slow-1s-cpu", slowCalls("", sim.Dist{Exp: sec}, 6*sec, 0)), 0.7),
 		remedied(perCall, join(
 			one(0.5, third(sim.SlowDependency())),
 			one(0.5, third(sim.FailingDependency())),
@@ -56,15 +59,38 @@ func slowCalls(name string, wait sim.Dist, useful time.Duration, perSecond float
 // slowStep is a step of slow calls, from a tenth of what the CPU can do: the first that are answered are the short ones.
 func slowStep(load float64) sim.Scenario {
 	scenario := slowCalls("slow-1s-step", sim.Dist{Exp: sec}, 6*sec, 0)(load)
-	scenario.Phases = three(15*sec, 0.1, 20*sec, load)
+	scenario.Phases = three(0.1, load)
 	return scenario
+}
+
+// ramped plays a scenario's service from a tenth of the capacity to the load, and back.
+func ramped(name string, of func(float64) sim.Scenario) func(float64) sim.Scenario {
+	return func(load float64) sim.Scenario {
+		scenario := withName(name, of(load))
+		scenario.Phases = []sim.Phase{
+			{For: 30 * sec, Load: 0.1, To: load, Ramp: true, Measured: true}, {For: 20 * sec, Load: load, To: 0.1, Ramp: true, Measured: true},
+		}
+		return scenario
+	}
+}
+
+// onOff plays a scenario's service for five seconds in ten, with silence between them.
+func onOff(name string, of func(float64) sim.Scenario) func(float64) sim.Scenario {
+	return func(load float64) sim.Scenario {
+		scenario := withName(name, of(load))
+		scenario.Phases = nil
+		for range 5 {
+			scenario.Phases = append(scenario.Phases, sim.Phase{For: 5 * sec, Load: load, Measured: true}, sim.Phase{For: 5 * sec, Measured: true})
+		}
+		return scenario
+	}
 }
 
 // slows is a dependency of a service with an idle CPU that gets slower by a factor for 20 seconds.
 func slows(name string, perSecond float64, cores int, wait sim.Dist, factor float64) sim.Scenario {
 	scenario := sim.Step(0.5)
 	scenario.Name, scenario.Machine.Cores, scenario.Capacity = name, cores, 2*perSecond
-	scenario.Phases = three(15*sec, 0.5, 20*sec, 0.5)
+	scenario.Phases = three(0.5, 0.5)
 	scenario.Classes[0].Stages = []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}, Wait: wait}}
 	useful := 5 * sec
 	if wait.Exp > 0 {
@@ -78,7 +104,7 @@ func slows(name string, perSecond float64, cores int, wait sim.Dist, factor floa
 // slowsWhileBusy is a dependency that slows from 20 to 300 ms while the CPU is busy to three quarters.
 func slowsWhileBusy() sim.Scenario {
 	scenario := sim.Step(0.75)
-	scenario.Name, scenario.Phases = "slows-20ms-300ms-busy", three(15*sec, 0.75, 20*sec, 0.75)
+	scenario.Name, scenario.Phases = "slows-20ms-300ms-busy", three(0.75, 0.75)
 	scenario.Classes[0].Stages[0].Wait = sim.Dist{Fixed: 20 * ms}
 	scenario.Client = sim.Client{Useful: sec, Deadline: 2 * sec}
 	scenario.Events = []sim.Event{{At: 15 * sec, Slower: 280 * ms}, {At: 35 * sec, Slower: -280 * ms}}
@@ -102,7 +128,7 @@ func slowsEvenly() sim.Scenario {
 // for it then.
 func slowDatabase(name string, load float64) sim.Scenario {
 	scenario := pool(name, 16, 2, sim.Dist{Fixed: 10 * ms, Exp: 10 * ms})(load)
-	scenario.Phases = three(15*sec, load, 20*sec, load)
+	scenario.Phases = three(load, load)
 	scenario.Client = sim.Client{Useful: 500 * ms, Deadline: 2 * sec}
 	scenario.Events = []sim.Event{{At: 15 * sec, Stretch: 2}, {At: 35 * sec, Stretch: 1}}
 	return scenario

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/sim"
@@ -53,6 +54,18 @@ func pick(pattern string) ([]suiteRow, error) {
 	return all, nil
 }
 
+// listRows prints the rows that the pattern picks.
+func listRows(pattern string, out io.Writer) error {
+	picked, err := pick(pattern)
+	if err != nil {
+		return err
+	}
+	for i := range picked {
+		fmt.Fprintf(out, "%-32s %v\n", picked[i].key(), length(picked[i].scenario))
+	}
+	return nil
+}
+
 // runSuite plays the rows behind each policy, or does with them what else the flags ask for.
 func runSuite(s settings, out io.Writer) error {
 	// The garbage of a simulation is short-lived, and little of it is live.
@@ -71,18 +84,20 @@ func runSuite(s settings, out io.Writer) error {
 	if s.ablate {
 		return ablate(s, picked, byRow, out)
 	}
-	all, err := contenders(s.policies)
-	if err != nil {
-		return err
+	names := split(s.policies)
+	for _, name := range names { // before the first of them takes minutes
+		if _, err := gateInRow(name)(time.Second); err != nil {
+			return err
+		}
 	}
 	f := suiteFigures{Runs: s.runs, Results: []suiteFigure{}}
-	for _, c := range all {
-		results, err := playRows(s, picked, byRow, c)
+	for _, name := range names {
+		results, err := playRows(s, picked, byRow, name, gateInRow(name))
 		if err != nil {
 			return err
 		}
 		f.Results = append(f.Results, results...)
-		printSuite(out, c.name, results)
+		printSuite(out, name, results)
 	}
 	if err := writeJSON(s.json, f); err != nil || s.report == "" {
 		return err
@@ -90,16 +105,33 @@ func runSuite(s settings, out io.Writer) error {
 	return suitePage(s, f)
 }
 
+// A rowGate makes the gates of a row from the p99 of its best fixed limit, 0 if that is not known.
+type rowGate func(p99 time.Duration) (func(seed uint64) gates, error)
+
+func gateInRow(name string) rowGate {
+	return func(p99 time.Duration) (func(uint64) gates, error) {
+		name, err := inRow(name, p99)
+		if err != nil {
+			return nil, err
+		}
+		return gateOf(name)
+	}
+}
+
 // playRows plays each row behind a policy, on all processors.
-func playRows(s settings, picked []suiteRow, byRow map[string]*golden, c contender) ([]suiteFigure, error) {
+func playRows(s settings, picked []suiteRow, byRow map[string]*golden, policy string, of rowGate) ([]suiteFigure, error) {
 	runs := make([][]*sim.Result, len(picked))
 	for i := range runs {
 		runs[i] = make([]*sim.Result, s.runs)
 	}
 	err := parallel(len(picked)*s.runs, func(i int) error {
-		var err error
-		seed := s.seed + uint64(i%s.runs)
-		runs[i/s.runs][i%s.runs], err = sim.Run(picked[i/s.runs].scenario, seed, c.gate(seed))
+		r, run := &picked[i/s.runs], i%s.runs
+		gate, err := of(byRow[r.key()].bestP99(s))
+		if err != nil {
+			return err
+		}
+		seed := s.seed + uint64(run)
+		runs[i/s.runs][run], err = sim.Run(r.scenario, seed, gate(seed))
 		return err
 	}, func(int) error { return nil })
 	if err != nil {
@@ -107,7 +139,7 @@ func playRows(s settings, picked []suiteRow, byRow map[string]*golden, c contend
 	}
 	results := make([]suiteFigure, len(picked))
 	for i := range picked {
-		results[i] = judge(s, &picked[i], byRow[picked[i].key()], c.name, mean(runs[i]))
+		results[i] = judge(s, &picked[i], byRow[picked[i].key()], policy, mean(runs[i]))
 	}
 	return results, nil
 }
