@@ -40,7 +40,7 @@ func (s *simulation) ask(c *call) {
 	h.owed++
 	h.sent++
 	r := &request{s: s, c: c, h: h, sent: s.now}
-	s.after(s.s.Client.Deadline, func() {
+	s.last(s.now+s.s.Client.Deadline, func() {
 		if r.answer() {
 			s.out.timedOut(c)
 			s.again(c)
@@ -125,9 +125,9 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	if cold {
 		cpu = time.Duration(float64(cpu) * s.s.Machine.ColdFactor)
 	}
-	now := s.condition(stage)
+	fails := s.failing(stage)
 	next := func() {
-		if now.fails > 0 && s.work.Float64() < now.fails {
+		if fails > 0 && s.work.Float64() < fails {
 			done(max(stage.As, spillway.Failure))
 			return
 		}
@@ -136,7 +136,7 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	work := func(then func()) {
 		passWait := then
 		if waits {
-			passWait = func() { s.after(max(0, wait+s.condition(stage).slower), then) }
+			passWait = func() { s.wait(stage, wait, then) }
 		}
 		if cpu == 0 {
 			passWait()

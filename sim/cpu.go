@@ -13,6 +13,7 @@ type task struct {
 	cpu   time.Duration // of the slice that it runs
 	done  func()
 	next  func() // ends that slice
+	after *task  // of the spare ones
 }
 
 // processors are the cores of a host with one queue of runnable goroutines, as the Go scheduler gives them turns.
@@ -34,12 +35,19 @@ type processors struct {
 	throttles uint64
 	throttled time.Duration
 	waits     waits
+	spare     *task // tasks to use again
 }
 
 // add makes a goroutine runnable that wants d of CPU and then does done.
 func (p *processors) add(d, slice time.Duration, done func()) {
-	t := &task{left: d, slice: slice, since: p.e.now, done: done}
-	t.next = func() { p.end(t) }
+	t := p.spare
+	if t == nil {
+		t = &task{}
+		t.next = func() { p.end(t) }
+	} else {
+		p.spare = t.after
+	}
+	t.left, t.slice, t.since, t.done = d, slice, p.e.now, done
 	p.queue = append(p.queue, t)
 	p.dispatch()
 }
@@ -77,7 +85,9 @@ func (p *processors) end(t *task) {
 		t.since = p.e.now
 		p.queue = append(p.queue, t)
 	} else {
-		t.done()
+		done := t.done
+		t.done, t.after, p.spare = nil, p.spare, t
+		done()
 	}
 	p.dispatch()
 }
@@ -124,4 +134,14 @@ func (p *processors) capacity() float64 {
 		c = math.Min(c, p.quota)
 	}
 	return c
+}
+
+// resize changes the number of cores; 0 changes nothing. A core that is taken away ends its slice.
+func (p *processors) resize(cores int) {
+	if cores == 0 {
+		return
+	}
+	p.idle += cores - p.cores
+	p.cores = cores
+	p.dispatch()
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // An engine runs events in the order of their time; events of one time in the order in which they were planned. That order
 // is total, so a run is the same to the bit every time.
@@ -9,6 +12,9 @@ type engine struct {
 	skew   time.Duration // how far the clock that policies see has jumped
 	seq    uint64
 	events eventHeap
+	// lasts are events that are planned in the order of their time, such as deadlines, which all are as far away: kept in
+	// a queue they cost little, where the heap would carry each of them until it comes.
+	lasts eventQueue
 }
 
 type event struct {
@@ -25,6 +31,12 @@ func (e *engine) at(t time.Duration, f func()) {
 
 func (e *engine) after(d time.Duration, f func()) { e.at(e.now+d, f) }
 
+// last plans f for time t, which must not be before that of an earlier call.
+func (e *engine) last(t time.Duration, f func()) {
+	e.seq++
+	e.lasts.push(event{t, e.seq, f})
+}
+
 // epoch is where virtual time begins, in Unix seconds.
 const epoch = 1_000_000_000
 
@@ -33,22 +45,71 @@ func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now + e.ske
 
 // run runs the events up to the given time.
 func (e *engine) run(until time.Duration) {
-	for len(e.events) > 0 && e.events[0].at <= until {
-		next := e.events.pop()
+	for {
+		next, queued := e.next()
+		if next == nil || next.at > until {
+			break
+		}
 		e.now = next.at
-		next.run()
+		run := next.run
+		if queued {
+			e.lasts.pop()
+		} else {
+			e.events.pop()
+		}
+		run()
 	}
 	e.now = until
+}
+
+// next returns the event that comes first, and whether it is one of lasts.
+func (e *engine) next() (next *event, queued bool) {
+	if len(e.events) > 0 {
+		next = &e.events[0]
+	}
+	if q := e.lasts.first(); q != nil && (next == nil || q.before(next)) {
+		return q, true
+	}
+	return next, false
+}
+
+// An eventQueue is a ring of events that come in the order of their time.
+type eventQueue struct {
+	ring    []event // of a power of two
+	head, n int
+}
+
+func (q *eventQueue) first() *event {
+	if q.n == 0 {
+		return nil
+	}
+	return &q.ring[q.head]
+}
+
+func (q *eventQueue) push(ev event) {
+	if q.n == len(q.ring) {
+		ring := make([]event, max(64, 1<<bits.Len(uint(q.n))))
+		copy(ring[copy(ring, q.ring[q.head:]):], q.ring[:q.head])
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = ev
+	q.n++
+}
+
+func (q *eventQueue) pop() {
+	q.ring[q.head] = event{}
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
 }
 
 // An eventHeap is a binary heap. That of the standard library would allocate for each event.
 type eventHeap []event
 
-func (a event) before(b event) bool {
-	if a.at != b.at {
-		return a.at < b.at
+func (ev *event) before(other *event) bool {
+	if ev.at != other.at {
+		return ev.at < other.at
 	}
-	return a.seq < b.seq
+	return ev.seq < other.seq
 }
 
 func (h *eventHeap) push(ev event) {
@@ -57,7 +118,7 @@ func (h *eventHeap) push(ev event) {
 	i := len(all) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !ev.before(all[up]) {
+		if !ev.before(&all[up]) {
 			break
 		}
 		all[i] = all[up]
@@ -66,14 +127,14 @@ func (h *eventHeap) push(ev event) {
 	all[i] = ev
 }
 
-func (h *eventHeap) pop() event {
+func (h *eventHeap) pop() {
 	all := *h
-	first, last := all[0], all[len(all)-1]
+	last := all[len(all)-1]
 	all[len(all)-1] = event{}
 	all = all[:len(all)-1]
 	*h = all
 	if len(all) == 0 {
-		return first
+		return
 	}
 	i := 0
 	for {
@@ -81,15 +142,14 @@ func (h *eventHeap) pop() event {
 		if down >= len(all) {
 			break
 		}
-		if right := down + 1; right < len(all) && all[right].before(all[down]) {
+		if right := down + 1; right < len(all) && all[right].before(&all[down]) {
 			down = right
 		}
-		if !all[down].before(last) {
+		if !all[down].before(&last) {
 			break
 		}
 		all[i] = all[down]
 		i = down
 	}
 	all[i] = last
-	return first
 }

@@ -9,15 +9,24 @@ type Event struct {
 	Pause     time.Duration // stops all processors, as a garbage collection may
 	Speed     float64       // of the processors from now on, 1 is normal; 0 changes nothing
 	Quota     float64       // CPUs from now on; 0 changes nothing
+	Cores     int           // processors from now on; 0 changes nothing
+	Pool      string        // the pool that Slots is about
+	Slots     int           // of Pool from now on; 0 changes nothing
 	// Blind makes the sensors fail from now on, as where the files of a control group are missing; Sighted ends that.
 	Blind, Sighted bool
 
 	// Slower is added to the wait of each stage that has one from now on, on all hosts; negative takes it off again.
 	Slower time.Duration
+	// Stretch is what the drawn waits are multiplied by from now on, on all hosts; 1 is normal, and 0 changes nothing. It
+	// comes before Slower.
+	Stretch float64
+	// Stall stops the waits for that long, on all hosts, as a locked table or a stopped database does: a wait that has
+	// begun goes on where it was, and one that begins meanwhile begins at the end.
+	Stall time.Duration
 	// Fails is added to the share of requests that fail in the stage called Stage from now on, on all hosts; negative takes
 	// it off again. What comes of it is kept within 0 and 1.
 	Fails float64
-	// Stage is the name of the stages that Slower and Fails are about. If Stage is empty, these are all, and for Fails
+	// Stage is the name of the stages that Slower, Stretch, Stall and Fails are about. If Stage is empty, these are all, and for Fails
 	// those with a wait.
 	Stage string
 	// Clock is how far the clock that policies see jumps, forward or back.
@@ -26,8 +35,11 @@ type Event struct {
 
 // A condition is what events have made of the stages of one name.
 type condition struct {
-	slower time.Duration
-	fails  float64
+	slower  time.Duration
+	stretch float64 // 0 is 1
+	fails   float64
+
+	stalled, until time.Duration // the last stall's beginning and end
 }
 
 func (s *simulation) plan(ev Event, at time.Duration) {
@@ -43,6 +55,10 @@ func (s *simulation) happen(ev Event) {
 	c := s.stages[ev.Stage]
 	c.slower += ev.Slower
 	c.fails += ev.Fails
+	setIf(&c.stretch, ev.Stretch)
+	if ev.Stall > 0 {
+		c.stalled, c.until = s.now, s.now+ev.Stall
+	}
 	s.stages[ev.Stage] = c
 	s.skew += ev.Clock
 	for i, h := range s.hosts {
@@ -52,23 +68,51 @@ func (s *simulation) happen(ev Event) {
 		h.p.stop(ev.Pause)
 		setIf(&h.p.speed, ev.Speed)
 		setIf(&h.p.quota, ev.Quota)
+		h.p.resize(ev.Cores)
+		if ev.Slots > 0 {
+			h.pools[ev.Pool].resize(ev.Slots)
+		}
 		h.blind = (h.blind || ev.Blind) && !ev.Sighted
 	}
 }
 
-// condition returns what holds for a stage now.
-func (s *simulation) condition(stage *Stage) condition {
-	all := s.stages[""]
-	c := condition{slower: all.slower, fails: stage.Fails}
+// failing returns the share of requests that fail in a stage now.
+func (s *simulation) failing(stage *Stage) float64 {
+	fails := stage.Fails
 	if stage.Wait != (Dist{}) {
-		c.fails += all.fails
+		fails += s.stages[""].fails
 	}
 	if stage.Name != "" {
-		own := s.stages[stage.Name]
-		c.slower += own.slower
-		c.fails += own.fails
+		fails += s.stages[stage.Name].fails
 	}
-	return c
+	return fails
+}
+
+// wait does then after a stage's wait, of which drawn was drawn.
+func (s *simulation) wait(stage *Stage, drawn time.Duration, then func()) {
+	all, own := s.stages[""], condition{}
+	if stage.Name != "" {
+		own = s.stages[stage.Name]
+	}
+	for _, by := range []float64{all.stretch, own.stretch} {
+		if by > 0 {
+			drawn = time.Duration(by * float64(drawn))
+		}
+	}
+	s.waitFrom(stage, s.now, max(0, drawn+all.slower+own.slower), then)
+}
+
+// waitFrom does then once d has passed since from without a stall.
+func (s *simulation) waitFrom(stage *Stage, from, d time.Duration, then func()) {
+	s.at(from+d, func() {
+		for _, c := range []condition{s.stages[""], s.stages[stage.Name]} {
+			if c.until > from && c.stalled < s.now {
+				s.waitFrom(stage, c.until, d-max(0, c.stalled-from), then)
+				return
+			}
+		}
+		then()
+	})
 }
 
 func setIf(field *float64, value float64) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"math"
+	"math/bits"
 	"runtime/metrics"
 	"time"
 
@@ -29,7 +30,7 @@ func newHost(e *engine, m *Machine) *Host {
 	h.p = processors{e: e, cores: m.Cores, idle: m.Cores, speed: 1, quota: m.Quota, period: m.QuotaPeriod}
 	h.p.periodEnd = m.QuotaPeriod
 	for name, n := range m.Pools {
-		h.pools[name] = &slots{free: n}
+		h.pools[name] = &slots{all: n, free: n}
 	}
 	return h
 }
@@ -84,8 +85,10 @@ func (h *Host) readWaits() (*metrics.Float64Histogram, error) {
 
 // waits counts how long goroutines waited, in the shape of the runtime's histogram.
 type waits struct {
-	hist metrics.Float64Histogram
-	log  float64
+	hist  metrics.Float64Histogram
+	none  uint64                        // those of less than the first bound, which most are
+	since [waitBounds + 1]time.Duration // the bounds
+	first [64]int                       // by the length of a duration in bits: the last bound that is not above any of them
 }
 
 const (
@@ -95,31 +98,48 @@ const (
 )
 
 func (w *waits) record(d time.Duration) {
-	if w.hist.Counts == nil {
-		w.hist.Counts = make([]uint64, waitBounds)
-		w.hist.Buckets = make([]float64, waitBounds+1)
-		w.log = math.Log(waitGrowth)
-		for i := range waitBounds {
-			w.hist.Buckets[i+1] = waitLeast * math.Pow(waitGrowth, float64(i))
-		}
+	if d < time.Duration(waitLeast*1e9) {
+		w.none++
+		return
 	}
-	i := 0
-	if s := d.Seconds(); s >= waitLeast {
-		i = min(1+int(math.Log(s/waitLeast)/w.log), waitBounds-1)
+	w.init()
+	i := w.first[bits.Len64(uint64(d))]
+	for i < waitBounds-1 && d >= w.since[i+1] {
+		i++
 	}
 	w.hist.Counts[i]++
 }
 
-func (w *waits) read() *metrics.Float64Histogram {
-	if w.hist.Counts == nil {
-		w.record(0)
+// init sets the bounds, once.
+func (w *waits) init() {
+	if w.hist.Counts != nil {
+		return
 	}
+	w.hist.Counts = make([]uint64, waitBounds)
+	w.hist.Buckets = make([]float64, waitBounds+1)
+	for i := range waitBounds {
+		w.hist.Buckets[i+1] = waitLeast * math.Pow(waitGrowth, float64(i))
+		w.since[i+1] = time.Duration(math.Ceil(w.hist.Buckets[i+1] * 1e9))
+	}
+	for length := range w.first {
+		for i, since := range w.since[:waitBounds] {
+			if length > 0 && since <= 1<<(length-1) {
+				w.first[length] = i
+			}
+		}
+	}
+}
+
+func (w *waits) read() *metrics.Float64Histogram {
+	w.init()
+	w.hist.Counts[0] = w.none
 	return &w.hist
 }
 
 // slots are a pool, such as one of connections to a database: first come, first served.
 type slots struct {
-	free    int
+	all     int
+	free    int // negative while more are in use than there are
 	waiting []func()
 }
 
@@ -133,13 +153,24 @@ func (s *slots) take(f func()) {
 }
 
 func (s *slots) give() {
-	if len(s.waiting) == 0 {
-		s.free++
-		return
+	s.free++
+	s.serve()
+}
+
+// serve gives free slots to those who wait.
+func (s *slots) serve() {
+	for s.free > 0 && len(s.waiting) > 0 {
+		f := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.free--
+		f()
 	}
-	f := s.waiting[0]
-	s.waiting = s.waiting[1:]
-	f()
+}
+
+func (s *slots) resize(n int) {
+	s.free += n - s.all
+	s.all = n
+	s.serve()
 }
 
 // Every calls f every d of virtual time, with the seconds since the beginning: to watch a policy while it runs.

@@ -19,6 +19,8 @@ type Result struct {
 	Failed         float64 // share of the requests that were answered with an error
 	P50, P99       float64 // latency of the served, in ms
 	RefusedP99     float64 // latency of a refusal, in ms
+	InTime         float64 // share of what clients wanted that was answered in time, in all phases
+	RefusedInAll   float64 // share of the requests that were refused, in all phases
 	WronglyRefused float64 // share refused in all phases that ask for no more than the capacity
 	ConvergedS     float64 // seconds from the first measured phase's beginning until nine tenths of what can be is kept for 2 s
 	RecoveredS     float64 // seconds from the last measured phase's end until less than 1 % is refused for a second
@@ -66,6 +68,8 @@ type recorder struct {
 	failedN     int
 	calm        [2]int // sent and refused in phases below the capacity
 	all         [2]int // wanted and sent
+	inTime      int    // in all phases, also what is answered after their end
+	refusedAll  int
 	classes     map[string]*classRecord
 	closed      bool
 }
@@ -143,6 +147,7 @@ func (o *recorder) sent(c *call) {
 }
 
 func (o *recorder) refused(c *call, latency time.Duration) {
+	o.refusedAll++
 	if o.isCalm(c) {
 		o.calm[1]++
 	}
@@ -175,8 +180,11 @@ func (o *recorder) failed(*call) {
 
 func (o *recorder) served(c *call, latency time.Duration) {
 	good := o.s.now-c.first <= o.s.s.Client.Useful
-	if good && !o.closed {
-		o.bin().Served++
+	if good {
+		o.inTime++
+		if !o.closed {
+			o.bin().Served++
+		}
 	}
 	if !o.measured() {
 		return
@@ -206,6 +214,7 @@ func (o *recorder) result() *Result {
 	r.Shed, r.TimedOut, r.Failed = share(o.refusedN, o.sentN), share(o.timedOutN, o.sentN), share(o.failedN, o.sentN)
 	r.Hosts = hostResults(o.s.hosts)
 	r.P50, r.P99, r.RefusedP99 = quantile(o.latencies, 0.5), quantile(o.latencies, 0.99), quantile(o.refusals, 0.99)
+	r.InTime, r.RefusedInAll = share(o.inTime, o.all[0]), share(o.refusedAll, o.all[1])
 	r.WronglyRefused = share(o.calm[1], o.calm[0])
 	r.Amplification = share(o.all[1], o.all[0])
 	perSecond := 1 / binSpan.Seconds()

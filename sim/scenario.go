@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -75,19 +74,6 @@ type Stage struct {
 	During string           // the pool whose slot is held; empty for none
 	Fails  float64          // share of requests, 0..1, that end here
 	As     spillway.Outcome // of those, [spillway.Failure] or [spillway.Dropped]. If As is 0, it is Failure.
-}
-
-// A Dist is a distribution of durations: Fixed plus an exponential one of mean Exp.
-type Dist struct{ Fixed, Exp time.Duration }
-
-func (d Dist) mean() time.Duration { return d.Fixed + d.Exp }
-
-func (d Dist) draw(rng *rand.Rand) time.Duration {
-	v := d.Fixed
-	if d.Exp > 0 {
-		v += time.Duration(rng.ExpFloat64() * float64(d.Exp))
-	}
-	return v
 }
 
 // A Client is how those behave who ask.

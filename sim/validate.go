@@ -29,16 +29,28 @@ func (s *Scenario) validate() error {
 		length += p.For
 	}
 	for i, ev := range s.Events {
-		if ev.At < 0 || ev.Every < 0 || ev.Host < 0 || ev.Host > s.Machine.Hosts {
-			return fmt.Errorf("event %d: At and Every must not be negative and Host in 0..%d, got %v, %v, %d",
-				i, s.Machine.Hosts, ev.At, ev.Every, ev.Host)
-		}
-		if improper(ev.Speed) || improper(ev.Quota) || math.IsNaN(ev.Fails) || math.Abs(ev.Fails) > 1 {
-			return fmt.Errorf("event %d: Speed and Quota must not be negative and Fails in -1..1, got %v, %v, %v",
-				i, ev.Speed, ev.Quota, ev.Fails)
+		if err := ev.validate(i, s); err != nil {
+			return err
 		}
 	}
 	return s.validateTrace(length)
+}
+
+func (ev *Event) validate(i int, s *Scenario) error {
+	switch {
+	case ev.At < 0 || ev.Every < 0 || ev.Host < 0 || ev.Host > s.Machine.Hosts:
+		return fmt.Errorf("event %d: At and Every must not be negative and Host in 0..%d, got %v, %v, %d",
+			i, s.Machine.Hosts, ev.At, ev.Every, ev.Host)
+	case improper(ev.Speed) || improper(ev.Quota) || math.IsNaN(ev.Fails) || math.Abs(ev.Fails) > 1:
+		return fmt.Errorf("event %d: Speed and Quota must not be negative and Fails in -1..1, got %v, %v, %v",
+			i, ev.Speed, ev.Quota, ev.Fails)
+	case improper(ev.Stretch) || ev.Stall < 0 || ev.Cores < 0 || ev.Slots < 0:
+		return fmt.Errorf("event %d: Stretch, Stall, Cores and Slots must not be negative, got %v, %v, %d, %d",
+			i, ev.Stretch, ev.Stall, ev.Cores, ev.Slots)
+	case ev.Slots > 0 && s.Machine.Pools[ev.Pool] == 0:
+		return fmt.Errorf("event %d: there is no pool %q", i, ev.Pool)
+	}
+	return nil
 }
 
 // improper reports whether v is negative, infinite or no number.
@@ -66,6 +78,12 @@ func (c *Class) validate(m *Machine) error {
 		return fmt.Errorf("class %q: Calls must not be negative, got %d", c.Name, c.Calls)
 	}
 	for _, stage := range c.Stages {
+		if err := stage.CPU.validate(); err != nil {
+			return fmt.Errorf("class %q: CPU: %w", c.Name, err)
+		}
+		if err := stage.Wait.validate(); err != nil {
+			return fmt.Errorf("class %q: Wait: %w", c.Name, err)
+		}
 		switch {
 		case stage.During != "" && m.Pools[stage.During] < 1:
 			return fmt.Errorf("class %q: pool %q has no slots", c.Name, stage.During)

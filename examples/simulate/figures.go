@@ -58,6 +58,7 @@ func mean(runs []*sim.Result) *sim.Result {
 	for _, f := range []func(*sim.Result) *float64{
 		func(r *sim.Result) *float64 { return &r.Goodput }, func(r *sim.Result) *float64 { return &r.First5s },
 		func(r *sim.Result) *float64 { return &r.P99 }, func(r *sim.Result) *float64 { return &r.WronglyRefused },
+		func(r *sim.Result) *float64 { return &r.RefusedInAll }, func(r *sim.Result) *float64 { return &r.InTime },
 		func(r *sim.Result) *float64 { return &r.ConvergedS }, func(r *sim.Result) *float64 { return &r.RecoveredS },
 	} {
 		sum := *f(runs[0])

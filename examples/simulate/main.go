@@ -6,10 +6,18 @@
 //	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,delay=50ms
 //	go run ./examples/simulate -trace yesterday.csv -scale 2 -cores 4 -policies spillway,spillway:threshold=0.8
 //	go run ./examples/simulate -list
+//	go run ./examples/simulate -suite
+//	go run ./examples/simulate -suite -rows '^pool' -policies spillway,spillway:slo=2p99 -json suite.json -report suite.html
+//	go run ./examples/simulate -ablate
+//	go run ./examples/simulate -sweep
 //
 // A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay sends each request at its very time with
 // its very needs; -scale repeats or drops some. Its load is that of the busiest second; what is refused in a second that
 // asks for no more than the capacity counts as wrongly refused.
+//
+// With -suite each row is a scenario at one load, and its figures stand beside those of the best fixed limit on requests in
+// flight, which -sweep finds and keeps in a golden file. With -ablate the rows are played for each variant of the shedder.
+// docs/simulating.md explains the figures.
 //
 // Figures are means of -runs runs, with seeds from -seed on; the charts of the page show the first of them. The same seeds
 // give the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
@@ -51,6 +59,9 @@ type settings struct {
 	scale  float64
 	cores  int
 	useful time.Duration
+
+	suite, sweep, ablate bool
+	rows, golden         string
 }
 
 func parse(args []string, usage io.Writer) (settings, error) {
@@ -59,7 +70,8 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.SetOutput(usage)
 	flags.StringVar(&s.scenario, "scenario", "step", "what is played; -list shows the names")
 	flags.Float64Var(&s.load, "load", 10, "what scenarios that step go to, as a multiple of the capacity")
-	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames)
+	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames+
+		"; with -suite and without this flag, spillway")
 	flags.Uint64Var(&s.seed, "seed", 1, "the same one gives the same figures")
 	flags.IntVar(&s.runs, "runs", 3, "how many runs the figures are the means of, 1 to 100, with seeds from -seed on")
 	flags.StringVar(&s.json, "json", "", "`FILE` to write the figures to")
@@ -69,11 +81,21 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	flags.Float64Var(&s.scale, "scale", 1, "with -trace: how many times the recorded rate")
 	flags.IntVar(&s.cores, "cores", 2, "with -trace: processors of the service")
 	flags.DurationVar(&s.useful, "useful", 250*time.Millisecond, "with -trace: an answer after it is worth nothing; clients give up after four times as long")
+	flags.BoolVar(&s.suite, "suite", false, "play every row of the suite, against the best fixed limit of each")
+	flags.StringVar(&s.rows, "rows", "", "with -suite, -ablate and -sweep: `REGEXP` of the rows to play, which are named as in step@10; all if empty")
+	flags.BoolVar(&s.sweep, "sweep", false, "find the best fixed limits of the rows again, and write them to the golden file")
+	flags.BoolVar(&s.ablate, "ablate", false, "play the suite with each mechanism of the shedder switched off and each constant changed, as one table")
+	flags.StringVar(&s.golden, "golden", "examples/simulate/testdata/best.json", "with -sweep: the golden `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "policies" })
+	if s.suite && !given {
+		s.policies = "spillway"
 	}
 	if !(s.load > 0 && s.load <= 100) {
 		return s, fmt.Errorf("load must be above 0 and at most 100, got %v", s.load)
@@ -89,9 +111,15 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.list && s.suite {
+		return listRows(s.rows, out)
+	}
 	if s.list {
 		list(out, s.load)
 		return nil
+	}
+	if s.suite || s.sweep || s.ablate {
+		return runSuite(s, out)
 	}
 	var scenario sim.Scenario
 	if s.trace != "" {
@@ -130,19 +158,25 @@ func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) err
 		f.Results = append(f.Results, newFigure(c.name, s.load, r))
 		row(out, all, c.name, r)
 	}
-	if s.json != "" {
-		text, err := json.MarshalIndent(f, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.json, append(text, '\n'), 0o600); err != nil {
-			return err
-		}
+	if err := writeJSON(s.json, f); err != nil {
+		return err
 	}
 	if s.report != "" {
 		return writePage(s, all, means, firsts)
 	}
 	return nil
+}
+
+// writeJSON writes figures to a file, if there is one.
+func writeJSON(file string, figures any) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o600)
 }
 
 // times says that there is more than one run.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spillway-go/spillway/internal/report"
@@ -35,15 +34,7 @@ func writePage(s settings, all []contender, results, firsts []*sim.Result) error
 		},
 		Notes: []string{note(s)},
 	}
-	file, err := os.Create(s.report)
-	if err != nil {
-		return err
-	}
-	if err := page.Write(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
+	return savePage(page, s.report)
 }
 
 // note says what was run.

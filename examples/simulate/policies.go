@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,10 +23,23 @@ type contender struct {
 // gates make the gate of each host.
 type gates func(*sim.Host) (*spillway.Gate, error)
 
-const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms, gradient2, vegas, aimd"
+const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms or (with -suite) slo=2p99, gradient2, vegas, aimd"
 
-// contenders reads the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+// contenders reads the value of -policies.
 func contenders(list string) ([]contender, error) {
+	var all []contender
+	for _, name := range split(list) {
+		gate, err := gateOf(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, contender{name, gate})
+	}
+	return all, nil
+}
+
+// split returns the names in the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+func split(list string) []string {
 	var names []string
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
@@ -35,15 +49,28 @@ func contenders(list string) ([]contender, error) {
 			names = append(names, part)
 		}
 	}
-	var all []contender
-	for _, name := range names {
-		gate, err := gateOf(name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, contender{name, gate})
+	return names
+}
+
+// relative is an SLO that is a multiple of the p99 of a row's best fixed limit.
+var relative = regexp.MustCompile(`\bslo=([0-9.]+)p99\b`)
+
+// inRow returns the name of a policy with such an SLO replaced by what it is where that p99 is as given. An SLO has to be at
+// least 10 ms.
+func inRow(name string, p99 time.Duration) (string, error) {
+	if p99 == 0 && relative.MatchString(name) {
+		return "", fmt.Errorf("policy %q: a row has no golden figures; make them with -sweep", name)
 	}
-	return all, nil
+	var bad error
+	name = relative.ReplaceAllStringFunc(name, func(option string) string {
+		factor, err := strconv.ParseFloat(relative.FindStringSubmatch(option)[1], 64)
+		if err != nil {
+			bad = fmt.Errorf("policy %q: %w", name, err)
+		}
+		slo := time.Duration(factor * float64(p99)).Round(time.Microsecond)
+		return "slo=" + max(slo, 10*time.Millisecond).String()
+	})
+	return name, bad
 }
 
 func gateOf(name string) (func(seed uint64) gates, error) {
@@ -55,8 +82,7 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 			return nil, fmt.Errorf("policy %q: the limit must be a whole number from 1 on, as in fixed:8", name)
 		}
 		return always(func(*sim.Host) (*spillway.Gate, error) {
-			limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
-			return spillway.New(limit), err
+			return limitOf(n)
 		}), nil
 	case "spillway":
 		return shedding(name, options)
@@ -80,6 +106,12 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 		return alone(func() spillway.Policy { return learned(&adaptive.AIMD{}, 20, 200) }), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, policyNames)
+}
+
+// limitOf returns a gate of a fixed limit.
+func limitOf(n int) (*spillway.Gate, error) {
+	limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
+	return spillway.New(limit), err
 }
 
 // always returns what needs no seed.
@@ -120,12 +152,16 @@ func shedding(name, options string) (func(uint64) gates, error) {
 		}
 	}
 	return always(func(h *sim.Host) (*spillway.Gate, error) {
-		o := o
-		o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
-		shed, err := shedder.New(&o)
+		shed, err := shedder.New(hosted(o, h))
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", name, err)
 		}
 		return spillway.New(shed), nil
 	}), nil
+}
+
+// hosted returns options with the sensors and the size of a simulated host.
+func hosted(o shedder.Options, h *sim.Host) *shedder.Options {
+	o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
+	return &o
 }
