@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/isnil"
 )
 
 // maxPolicies is how many tickets fit in a Permit.
@@ -30,7 +32,7 @@ func New(policies ...Policy) *Gate {
 	}
 	g := &Gate{policies: append([]Policy(nil), policies...)}
 	for i, p := range g.policies {
-		if p == nil {
+		if isnil.Is(p) {
 			panic(fmt.Sprintf("spillway: New: policy %d is nil", i))
 		}
 		if _, ok := p.(Queuer); ok {
@@ -45,7 +47,8 @@ func New(policies ...Policy) *Gate {
 // ctx.Err() if ctx had ended or ended while r waited in a policy that queues; the Permit is then zero, and its Done does
 // nothing.
 //
-// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits.
+// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits. If a policy panics, Enter gives back what the
+// policies before it admitted, and the panic goes on.
 func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 	if err = ctx.Err(); err != nil {
 		g.counts.cell().cancelled.Add(1)
@@ -56,8 +59,16 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 		r.Arrived = g.now()
 	}
 	p.req = r
+	asked := -1 // the policy that is being asked
+	defer func() {
+		if asked >= 0 { // it panicked, or ended the goroutine
+			g.giveBack(&p, asked)
+		}
+	}()
 	for i, policy := range g.policies {
+		asked = i
 		if p.tickets[i], err = policy.Admit(ctx, r); err != nil {
+			asked = -1
 			g.giveBack(&p, i)
 			g.counts.refused(i, err)
 			return Permit{}, err
@@ -66,6 +77,7 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 			r.Arrived = p.waited(i)
 		}
 	}
+	asked = -1
 	p.gate, p.cell = g, g.counts.cell()
 	p.cell.admitted.Add(1)
 	return p, nil
@@ -86,9 +98,16 @@ func (g *Gate) now() time.Time {
 	return now
 }
 
-// giveBack ends the request with outcome Refused at the first n policies, the last of them first.
+// giveBack ends the request with outcome Refused at the first n policies, the last of them first. If one panics, the others are
+// told nevertheless.
 func (g *Gate) giveBack(p *Permit, n int) {
-	for i := n - 1; i >= 0; i-- {
+	i := n - 1
+	defer func() {
+		if i >= 0 {
+			g.giveBack(p, i)
+		}
+	}()
+	for ; i >= 0; i-- {
 		g.policies[i].Done(p.requestAt(i), p.tickets[i], Result{Outcome: Refused})
 	}
 }

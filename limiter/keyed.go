@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/isnil"
 )
 
 // DefaultMaxKeys is the default of [KeyedOptions.MaxKeys].
@@ -69,7 +70,7 @@ func NewKeyed(o *KeyedOptions) (*Keyed, error) {
 	if opts.MaxKeys < 1 || opts.MaxKeys > maxMaxKeys {
 		return nil, fmt.Errorf("limiter: Keyed: MaxKeys must be in 1..2^30, got %d", opts.MaxKeys)
 	}
-	if opts.Like == nil {
+	if isnil.Is(opts.Like) {
 		return nil, errors.New("limiter: Keyed: Like must be set, got nil")
 	}
 	k := &Keyed{clock: newClock(), keys: opts.Like.keyed(opts.MaxKeys)}
@@ -199,7 +200,7 @@ func (k *Keyed) SetLimitAt(now time.Time, like Limit) error {
 	if k.keys == nil {
 		return nil
 	}
-	if like == nil || !k.keys.setLimit(k.clock.moment(now), like) {
+	if isnil.Is(like) || !k.keys.setLimit(k.clock.moment(now), like) {
 		return fmt.Errorf("limiter: Keyed: SetLimit: like must be a limit of the same kind, got %T", like)
 	}
 	return nil
