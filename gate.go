@@ -59,28 +59,45 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 		r.Arrived = g.now()
 	}
 	p.req = r
-	asked := -1 // the policy that is being asked
-	defer func() {
-		if asked >= 0 { // it panicked, or ended the goroutine
-			g.giveBack(&p, asked)
-		}
-	}()
-	for i, policy := range g.policies {
-		asked = i
-		if p.tickets[i], err = policy.Admit(ctx, r); err != nil {
-			asked = -1
-			g.giveBack(&p, i)
-			g.counts.refused(i, err)
+	if len(g.policies) > 0 {
+		if p.tickets[0], err = g.policies[0].Admit(ctx, r); err != nil {
+			g.counts.refused(0, err)
 			return Permit{}, err
 		}
+		if len(g.policies) > 1 {
+			if err = g.enterRest(ctx, &p, ownClock); err != nil {
+				return Permit{}, err
+			}
+		}
+	}
+	p.gate, p.cell = g, g.counts.cell()
+	p.cell.admitted.Add(1)
+	return p, nil
+}
+
+// enterRest asks all policies but the first, which has admitted r.
+func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) (err error) {
+	r, admitted := p.req, 1
+	defer func() {
+		if admitted > 0 { // the next one refused, panicked or ended the goroutine
+			g.giveBack(p, admitted)
+		}
+	}()
+	if g.queues&1 != 0 && ownClock {
+		r.Arrived = p.waited(0)
+	}
+	for i := 1; i < len(g.policies); i++ {
+		if p.tickets[i], err = g.policies[i].Admit(ctx, r); err != nil {
+			g.counts.refused(i, err)
+			return err
+		}
+		admitted++
 		if g.queues&(1<<i) != 0 && ownClock {
 			r.Arrived = p.waited(i)
 		}
 	}
-	asked = -1
-	p.gate, p.cell = g, g.counts.cell()
-	p.cell.admitted.Add(1)
-	return p, nil
+	admitted = 0
+	return nil
 }
 
 // anchorLife is how long a reading of the wall clock serves. A step of the wall clock shows in Request.Arrived after it.
@@ -102,6 +119,10 @@ func (g *Gate) now() time.Time {
 // told nevertheless.
 func (g *Gate) giveBack(p *Permit, n int) {
 	i := n - 1
+	if i == 0 { // no others
+		g.policies[0].Done(p.requestAt(0), p.tickets[0], Result{Outcome: Refused})
+		return
+	}
 	defer func() {
 		if i >= 0 {
 			g.giveBack(p, i)

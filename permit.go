@@ -58,6 +58,10 @@ func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 	}
 	res := Result{Outcome: o, Latency: max(latency, 0), RetryAfter: retryAfter}
 	p.cell.ends[o].Add(1)
+	if policies := p.gate.policies; len(policies) == 1 { // which the request waited in, if it waited
+		policies[0].Done(p.req, p.tickets[0], res)
+		return
+	}
 	p.tell(len(p.gate.policies), res)
 }
 
