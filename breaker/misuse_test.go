@@ -244,3 +244,22 @@ func TestLongKeysAreNotHeld(t *testing.T) {
 	require.False(t, names[strings.Repeat("x", 64)])
 	runtime.KeepAlive(r)
 }
+
+// Hanging calls count in the rate of slow ones as if they had ended.
+func TestSlowRateCountsHangingCalls(t *testing.T) {
+	b, err := breaker.New(&breaker.Options{SlowCall: time.Second})
+	require.NoError(t, err)
+	for range 4 {
+		_, err := b.Admit(t.Context(), spillway.Request{Arrived: noon})
+		require.NoError(t, err)
+	}
+	for range 12 {
+		r := spillway.Request{Arrived: noon}
+		tk, err := b.Admit(t.Context(), r)
+		require.NoError(t, err)
+		b.Done(r, tk, spillway.Result{Outcome: spillway.Success})
+	}
+	st := b.StatsAt(noon.Add(5 * time.Second))
+	require.Equal(t, int64(4), st.Hung)
+	require.InDelta(t, 0.25, st.SlowRate, 0)
+}

@@ -52,7 +52,7 @@ func newGCRA(limit string, rate Rate, burst int, burstName string) (*gcra, error
 		g.b = 1
 	}
 	hi, full := bits.Mul64(uint64(burst), uint64(g.b))
-	if hi != 0 || full > maxLevel || burst > maxLimit {
+	if hi != 0 || full > maxLevel || int64(burst) > maxLimit {
 		return nil, fmt.Errorf("limiter: %s: %s of %d tokens is too much at a rate of %v", limit, burstName, burst, rate)
 	}
 	g.full = int64(full)

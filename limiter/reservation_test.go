@@ -303,3 +303,15 @@ func TestKeyedRefundAt(t *testing.T) {
 		require.NoError(t, b.AllowAt(after(10*s), "a", 10), name)
 	}
 }
+
+// When this window and the next are used up, the one after is told.
+func TestCalendarTellsOfTheWindowAfterTheNext(t *testing.T) {
+	w := newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryMinute})
+	require.NoError(t, w.AllowAt(after(30*time.Second), 1))
+	_, err := w.ReserveAt(after(30*time.Second), 1, time.Minute)
+	require.NoError(t, err)
+	_, err = w.ReserveAt(after(30*time.Second), 1, time.Hour)
+	var rej *spillway.Rejection
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, 90*time.Second, rej.RetryAfter)
+}
