@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/isnil"
 )
 
 // maxPolicies is how many tickets fit in a Permit.
@@ -30,7 +32,7 @@ func New(policies ...Policy) *Gate {
 	}
 	g := &Gate{policies: append([]Policy(nil), policies...)}
 	for i, p := range g.policies {
-		if p == nil {
+		if isnil.Is(p) {
 			panic(fmt.Sprintf("spillway: New: policy %d is nil", i))
 		}
 		if _, ok := p.(Queuer); ok {
@@ -45,7 +47,8 @@ func New(policies ...Policy) *Gate {
 // ctx.Err() if ctx had ended or ended while r waited in a policy that queues; the Permit is then zero, and its Done does
 // nothing.
 //
-// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits.
+// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits. If a policy panics, Enter gives back what the
+// policies before it admitted, and the panic goes on.
 func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 	if err = ctx.Err(); err != nil {
 		g.counts.cell().cancelled.Add(1)
@@ -56,19 +59,45 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 		r.Arrived = g.now()
 	}
 	p.req = r
-	for i, policy := range g.policies {
-		if p.tickets[i], err = policy.Admit(ctx, r); err != nil {
-			g.giveBack(&p, i)
-			g.counts.refused(i, err)
+	if len(g.policies) > 0 {
+		if p.tickets[0], err = g.policies[0].Admit(ctx, r); err != nil {
+			g.counts.refused(0, err)
 			return Permit{}, err
 		}
-		if g.queues&(1<<i) != 0 && ownClock {
-			r.Arrived = p.waited(i)
+		if len(g.policies) > 1 {
+			if err = g.enterRest(ctx, &p, ownClock); err != nil {
+				return Permit{}, err
+			}
 		}
 	}
 	p.gate, p.cell = g, g.counts.cell()
 	p.cell.admitted.Add(1)
 	return p, nil
+}
+
+// enterRest asks all policies but the first, which has admitted r.
+func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) (err error) {
+	r, admitted := p.req, 1
+	defer func() {
+		if admitted > 0 { // the next one refused, panicked or ended the goroutine
+			g.giveBack(p, admitted)
+		}
+	}()
+	if g.queues&1 != 0 && ownClock {
+		r.Arrived = p.waited(0)
+	}
+	for i := 1; i < len(g.policies); i++ {
+		if p.tickets[i], err = g.policies[i].Admit(ctx, r); err != nil {
+			g.counts.refused(i, err)
+			return err
+		}
+		admitted++
+		if g.queues&(1<<i) != 0 && ownClock {
+			r.Arrived = p.waited(i)
+		}
+	}
+	admitted = 0
+	return nil
 }
 
 // anchorLife is how long a reading of the wall clock serves. A step of the wall clock shows in Request.Arrived after it.
@@ -86,9 +115,20 @@ func (g *Gate) now() time.Time {
 	return now
 }
 
-// giveBack ends the request with outcome Refused at the first n policies, the last of them first.
+// giveBack ends the request with outcome Refused at the first n policies, the last of them first. If one panics, the others are
+// told nevertheless.
 func (g *Gate) giveBack(p *Permit, n int) {
-	for i := n - 1; i >= 0; i-- {
+	i := n - 1
+	if i == 0 { // no others
+		g.policies[0].Done(p.requestAt(0), p.tickets[0], Result{Outcome: Refused})
+		return
+	}
+	defer func() {
+		if i >= 0 {
+			g.giveBack(p, i)
+		}
+	}()
+	for ; i >= 0; i-- {
 		g.policies[i].Done(p.requestAt(i), p.tickets[i], Result{Outcome: Refused})
 	}
 }

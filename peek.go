@@ -18,19 +18,18 @@ func (g *Gate) Peek(ctx context.Context, r Request) error {
 	}
 	p := Permit{req: r}
 	n := 0
+	defer func() { g.giveBack(&p, n) }() // also if a policy panics
 	for i, policy := range g.policies {
 		if g.queues&(1<<i) != 0 {
 			break
 		}
 		t, err := policy.Admit(ctx, r)
 		if err != nil {
-			g.giveBack(&p, n)
 			g.counts.refused(i, err)
 			return err
 		}
 		p.tickets[i] = t
 		n++
 	}
-	g.giveBack(&p, n)
 	return nil
 }

@@ -57,22 +57,30 @@ func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 		o = Ignored
 	}
 	res := Result{Outcome: o, Latency: max(latency, 0), RetryAfter: retryAfter}
-	policies := p.gate.policies
-	if p.arrivals == nil {
-		for i := len(policies) - 1; i >= 0; i-- {
-			policies[i].Done(p.req, p.tickets[i], res)
-		}
-	} else {
-		p.endWaited(policies, res)
-	}
 	p.cell.ends[o].Add(1)
+	if policies := p.gate.policies; len(policies) == 1 { // which the request waited in, if it waited
+		policies[0].Done(p.req, p.tickets[0], res)
+		return
+	}
+	p.tell(len(p.gate.policies), res)
 }
 
-// endWaited is end for a request that waited: each policy gets the latency since the request reached it.
-func (p *Permit) endWaited(policies []Policy, res Result) {
-	for i := len(policies) - 1; i >= 0; i-- {
-		r := p.requestAt(i)
-		ri := res
+// tell ends the request at the first n policies, the last of them first. If one panics, the others are told nevertheless.
+func (p *Permit) tell(n int, res Result) {
+	policies, i := p.gate.policies, n-1
+	defer func() {
+		if i >= 0 {
+			p.tell(i, res)
+		}
+	}()
+	if p.arrivals == nil {
+		for ; i >= 0; i-- {
+			policies[i].Done(p.req, p.tickets[i], res)
+		}
+		return
+	}
+	for ; i >= 0; i-- { // it waited: each policy gets the latency since the request reached it
+		r, ri := p.requestAt(i), res
 		ri.Latency = max(res.Latency-r.Arrived.Sub(p.req.Arrived), 0)
 		policies[i].Done(r, p.tickets[i], ri)
 	}

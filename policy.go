@@ -14,8 +14,7 @@ type Policy interface {
 	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r and
 	// Ticket. Any other error refuses r, changes nothing and owes no Done: it is a *[Rejection], or ctx.Err() from a
 	// Policy that queues. The time of the decision is r.Arrived, which is never zero here. Admit does not allocate, and
-	// does not block unless its Policy is documented to queue. Neither Admit nor Done panics: what other policies gave
-	// would be lost.
+	// does not block unless its Policy is documented to queue. Neither Admit nor Done panics: the caller of the Gate would.
 	Admit(ctx context.Context, r Request) (Ticket, error)
 	// Done ends the request that Admit admitted as t, at the time r.Arrived plus res.Latency. Outcome [Refused] means
 	// that a later Policy turned r away, so that r never ran: give back what Admit took and learn nothing.

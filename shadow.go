@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -23,7 +24,7 @@ func Shadow(candidates ...Policy) *ShadowPolicy {
 	}
 	s := &ShadowPolicy{candidates: make([]shadowed, len(candidates))}
 	for i, p := range candidates {
-		if p == nil {
+		if isnil.Is(p) {
 			panic(fmt.Sprintf("spillway: Shadow: candidate %d is nil", i))
 		}
 		s.candidates[i].policy = p

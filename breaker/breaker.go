@@ -14,10 +14,14 @@ import (
 
 const policyName = "breaker"
 
+// errZero is what zero values answer.
+var errZero = &spillway.Rejection{Policy: policyName, Reason: ReasonZero}
+
 // A Breaker is a [spillway.Policy] that lets calls through while closed, refuses them while open, and lets a few probes
 // through while half-open to decide which it should be. It is the circuit breaker of Nygard's "Release It!".
 //
-// It is made by [New], safe for concurrent use, owns no goroutine and no timer, and needs no Close: requests drive it.
+// It is made by [New]; the zero Breaker denies everything. It is safe for concurrent use, owns no goroutine and no timer, and
+// needs no Close: requests drive it.
 // While it is closed, requests take no lock; while it is open, a refusal only reads.
 type Breaker struct {
 	base  base
@@ -84,11 +88,17 @@ func ticket(gen uint32, low int64) spillway.Ticket {
 	return spillway.Ticket(gen)<<genShift | spillway.Ticket(uint32(low))
 }
 
+// genOf returns the generation of a ticket.
+func genOf(t spillway.Ticket) uint32 { return uint32(t>>genShift) & ticketGens }
+
 // Admit lets r through if the Breaker is closed, or half-open with room for a probe. Otherwise it returns a shared
 // *[spillway.Rejection] whose RetryAfter is the time that remains, renewed at most every 100 ms.
 func (b *Breaker) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
-	now := b.base.instant(r.Arrived)
 	p := b.phase.Load()
+	if p == nil {
+		return 0, errZero
+	}
+	now := b.base.instant(r.Arrived)
 	if p.admits && now < instant(p.hangDue.Load()) {
 		return b.begin(p, now), nil
 	}
@@ -144,19 +154,22 @@ func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 // A RetryAfter, whatever the outcome and also if it comes late, lengthens the open time, the present one or the next, up
 // to [Options.MaxOpen] in all. It does not open the Breaker.
 func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
+	p := b.phase.Load()
+	if p == nil {
+		return
+	}
 	now := b.base.instant(r.Arrived).after(res.Latency)
 	if t&probeBit != 0 {
 		b.doneProbe(now, t, res)
 		return
 	}
-	p := b.phase.Load()
 	if res.Outcome != spillway.Success || res.RetryAfter > 0 || !p.sameGen(t) || res.Latency > p.slowCall || p.calls != nil {
 		b.done(p, now, t, res)
 		return
 	}
 	if !b.ring.succeed(now, uint32(t)) {
 		b.ring.finish(b.startOf(t))
-		b.ring.add(b.ring.slot(now), 0)
+		b.count(p, b.ring.slot(now), 0)
 	}
 	if b.streak.Load() != 0 {
 		b.streak.Store(0)
@@ -171,6 +184,10 @@ func (b *Breaker) startOf(t spillway.Ticket) int64 {
 
 // done is Done unless the outcome is a quick success in a window of time.
 func (b *Breaker) done(p *phase, now instant, t spillway.Ticket, res spillway.Result) {
+	if p.foreign(t) {
+		b.stale.Add(1)
+		return
+	}
 	b.ring.finish(b.startOf(t))
 	if res.Outcome == spillway.Refused {
 		return
@@ -185,7 +202,7 @@ func (b *Breaker) done(p *phase, now instant, t spillway.Ticket, res spillway.Re
 	v := p.verdict(res)
 	slot := b.ring.slot(now)
 	if p.calls == nil || v&ignored != 0 {
-		b.ring.add(slot, v)
+		b.count(p, slot, v)
 	} else {
 		p.calls.add(v)
 	}
@@ -202,6 +219,13 @@ func (b *Breaker) done(p *phase, now instant, t spillway.Ticket, res spillway.Re
 	}
 }
 
+// count counts one outcome by time.
+func (b *Breaker) count(p *phase, slot int64, v verdict) {
+	if b.ring.add(slot, v) && p.hangDue.Load() != int64(never) {
+		p.hangDue.Store(int64(longAgo)) // it was reckoned from a time that is not to be believed
+	}
+}
+
 // doneProbe is Done for a probe.
 func (b *Breaker) doneProbe(now instant, t spillway.Ticket, res spillway.Result) {
 	b.mu.Lock()
@@ -210,7 +234,7 @@ func (b *Breaker) doneProbe(now instant, t spillway.Ticket, res spillway.Result)
 	if res.RetryAfter > 0 && res.Outcome != spillway.Refused {
 		m.hear(o, now, res.RetryAfter)
 	}
-	good := m.release(uint32(t))
+	good := genOf(t) == m.gen && m.release(uint32(t))
 	v := b.phase.Load().verdict(res)
 	switch {
 	case res.Outcome == spillway.Refused:

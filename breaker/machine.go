@@ -12,7 +12,8 @@ import (
 type machine struct {
 	mode     Mode
 	state    State
-	gen      uint32  // changes with every change of state or mode
+	gen      uint32  // changes with every change of state or mode; below maxGen
+	first    uint32  // the generation in which the Breaker began
 	since    instant // when state became what it is
 	deadline instant // open: when probes begin
 	reason   string  // why state is what it is

@@ -93,7 +93,7 @@ type Options struct {
 	// OnEvent is told of every change of state and, with mode [MetricsOnly], of every opening that would have been. It is
 	// called after all locks are released, one event after the other in their order, by a goroutine that just had to do
 	// with the Breaker: so it should not block. It may call any method of the Breaker. If it panics, the panic is counted
-	// in [Stats.Panics] and goes no further. It cannot be tuned later.
+	// in [Stats.Panics] and goes no further.
 	OnEvent func(Event)
 }
 

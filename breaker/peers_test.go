@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
 // The tests in this file show what other breakers do not do.
@@ -189,20 +191,33 @@ func TestStragglersFreeNoProbes(t *testing.T) {
 	require.Equal(t, 10, b.StatsAt(g.now).Probes)
 }
 
-// TestServerErrorsReachTheBreaker: the outcome travels as data, so a status is all it takes.
+// TestServerErrorsReachTheBreaker: behind HTTP, an answer of 500 is a failure and one of 404 is not, on either side.
 func TestServerErrorsReachTheBreaker(t *testing.T) {
-	b := newBreaker(t, &breaker.Options{Consecutive: 5})
-	gate := spillway.New(b)
-	for range 5 {
-		p, err := gate.Enter(t.Context(), spillway.Request{})
-		require.NoError(t, err)
-		outcome := spillway.Success
-		if status := http.StatusInternalServerError; status >= 500 {
-			outcome = spillway.Failure
+	for status, want := range map[int]breaker.State{
+		http.StatusInternalServerError: breaker.Open, http.StatusBadGateway: breaker.Open,
+		http.StatusNotFound: breaker.Closed, http.StatusOK: breaker.Closed,
+	} {
+		answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		b := newBreaker(t, &breaker.Options{Consecutive: 5})
+		protected := httpgate.Handler(spillway.New(b), nil)(answer)
+		for range 5 {
+			w := httptest.NewRecorder()
+			protected.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			require.Equal(t, status, w.Code)
 		}
-		p.Done(outcome)
+		require.Equal(t, want, b.State(), "%d by a server", status)
+
+		b = newBreaker(t, &breaker.Options{Consecutive: 5})
+		server := httptest.NewServer(answer)
+		client := http.Client{Transport: httpgate.Transport(spillway.New(b), nil, nil)}
+		for range 5 {
+			resp, err := client.Get(server.URL)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+		}
+		server.Close()
+		require.Equal(t, want, b.State(), "%d for a client", status)
 	}
-	require.Equal(t, breaker.Open, b.State())
 }
 
 // TestRefusalSaysWhenToComeBack: class 503, a constant reason, and how long.

@@ -13,7 +13,8 @@ type phase struct {
 	state    State
 	mode     Mode
 	gen      uint32
-	admits   bool // closed, and no ramp
+	first    uint32 // the generation in which the Breaker began
+	admits   bool   // closed, and no ramp
 	since    instant
 	slowCall time.Duration // no call is slower; MaxInt64 if none is slow
 	reason   string        // of a refusal
@@ -32,7 +33,13 @@ type phase struct {
 	refusal atomic.Pointer[refusal]
 }
 
-func (p *phase) sameGen(t spillway.Ticket) bool { return uint32(t>>genShift)&ticketGens == p.gen }
+func (p *phase) sameGen(t spillway.Ticket) bool { return genOf(t) == p.gen }
+
+// foreign reports whether a ticket is of a generation that this Breaker never had: a Registry forgot the one that issued it.
+func (p *phase) foreign(t spillway.Ticket) bool {
+	since := func(gen uint32) uint32 { return (gen + maxGen - p.first) % maxGen }
+	return since(genOf(t)) > since(p.gen)
+}
 
 // verdict classes an outcome.
 func (p *phase) verdict(res spillway.Result) (v verdict) {
@@ -76,10 +83,13 @@ func (b *Breaker) publish(now instant) *phase {
 }
 
 // newPhase returns a phase that shows the machine. b.mu is held, or nobody knows b yet.
-func (b *Breaker) newPhase(now instant) *phase {
-	m, o, old := &b.machine, b.opts.Load(), b.phase.Load()
+func (b *Breaker) newPhase(now instant) *phase { return b.newPhaseAfter(b.phase.Load(), now) }
+
+// newPhaseAfter is newPhase if old is the phase so far; nil if there was none.
+func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
+	m, o := &b.machine, b.opts.Load()
 	p := &phase{
-		state: m.state, mode: m.mode, gen: m.gen, since: m.since,
+		state: m.state, mode: m.mode, gen: m.gen, first: m.first, since: m.since,
 		slowCall: math.MaxInt64, reason: ReasonOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
 	}
 	if o.SlowCall > 0 {

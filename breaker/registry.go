@@ -2,16 +2,20 @@ package breaker
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -51,16 +55,18 @@ type RegistryOptions struct {
 // MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
 // key. So whoever invents keys can neither make the Registry grow nor make it forget a failing key.
 //
-// It is made by [NewRegistry], safe for concurrent use, owns no goroutine and needs no Close. Finding a key takes no lock.
+// It is made by [NewRegistry]; the zero Registry denies everything. It is safe for concurrent use, owns no goroutine and needs no
+// Close. Finding a key takes no lock.
 type Registry struct {
 	base    base
 	opts    RegistryOptions
 	shared  Member
-	seed    maphash.Seed
+	seeds   [2]maphash.Seed
 	shards  []shard
 	keys    atomic.Int64
-	open    atomic.Int64 // members that count against MaxOpen
-	retryAt atomic.Int64 // when to look for idle keys again
+	open    atomic.Int64  // members that count against MaxOpen
+	retryAt atomic.Int64  // when to look for idle keys again
+	nextGen atomic.Uint32 // the first generation of new members
 
 	overflowed stats.Counter
 	evicted    atomic.Int64
@@ -86,7 +92,7 @@ type entry struct {
 // NewRegistry returns an empty Registry with the given options; nil means the defaults. It returns an error that names the
 // field that cannot be right, or that of New.
 func NewRegistry(o *RegistryOptions) (*Registry, error) {
-	r := &Registry{seed: maphash.MakeSeed()}
+	r := &Registry{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if o != nil {
 		r.opts = *o
 	}
@@ -104,7 +110,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("breaker: Registry: New: %w", err)
 	}
-	if shared == nil {
+	if isnil.Is(shared) {
 		return nil, errors.New("breaker: Registry: New: returned nil")
 	}
 	r.shared = shared
@@ -121,7 +127,7 @@ const sharedBit spillway.Ticket = 1 << 63
 
 // Admit asks the policy of req.Key.
 func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
-	if req.Key == "" {
+	if req.Key == "" || r.shared == nil {
 		return r.admitShared(ctx, req)
 	}
 	now := r.base.instant(req.Arrived)
@@ -148,12 +154,18 @@ func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ti
 }
 
 func (r *Registry) admitShared(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
+	if r.shared == nil {
+		return 0, errZero
+	}
 	t, err := r.shared.Admit(ctx, req)
 	return t | sharedBit, err
 }
 
 // Done tells the policy that admitted req.
 func (r *Registry) Done(req spillway.Request, t spillway.Ticket, res spillway.Result) {
+	if r.shared == nil {
+		return
+	}
 	if t&sharedBit != 0 {
 		r.shared.Done(req, t&^sharedBit, res)
 		return
@@ -165,7 +177,14 @@ func (r *Registry) Done(req spillway.Request, t spillway.Ticket, res spillway.Re
 
 // find returns the entry of a key, built, or nil.
 func (r *Registry) find(key string) *entry {
-	e := (*r.shard(key).members.Load())[key]
+	members := *r.shard(key).members.Load()
+	var e *entry
+	if len(key) <= maxKeyLen {
+		e = members[key]
+	} else {
+		var name longName
+		e = members[string(r.longName(key, &name))] // which does not allocate
+	}
 	if e != nil {
 		e.once.Do(func() { r.build(e, key) })
 	}
@@ -173,24 +192,61 @@ func (r *Registry) find(key string) *entry {
 }
 
 func (r *Registry) shard(key string) *shard {
-	return &r.shards[maphash.String(r.seed, key)&uint64(len(r.shards)-1)]
+	return &r.shards[maphash.String(r.seeds[0], key)&uint64(len(r.shards)-1)]
+}
+
+// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, so that nobody makes the Registry hold what
+// clients send.
+const (
+	maxKeyLen = 128
+	nameLen   = 64
+)
+
+type longName [nameLen + 1 + 32]byte
+
+// longName returns the name of a long key, in buf. Nobody who does not know the seeds finds two keys of the same name.
+func (r *Registry) longName(key string, buf *longName) []byte {
+	name := buf[:0]
+	name = append(name, key[:nameLen]...)
+	name = append(name, '#')
+	var hash [16]byte
+	for i, seed := range r.seeds {
+		binary.BigEndian.PutUint64(hash[8*i:], maphash.String(seed, key))
+	}
+	return hex.AppendEncode(name, hash[:])
+}
+
+// name returns what is held of a key: a copy, which keeps nothing else of what it was a part of.
+func (r *Registry) name(key string) string {
+	if len(key) <= maxKeyLen {
+		return strings.Clone(key)
+	}
+	var name longName
+	return string(r.longName(key, &name))
 }
 
 func (r *Registry) build(e *entry, key string) {
-	defer e.built.Store(true) // also if New panics
+	defer func() { // also if New panics
+		if e.member == nil {
+			r.failed.Add(1)
+		}
+		e.built.Store(true)
+	}()
 	m, err := r.opts.New(key)
-	if err != nil || m == nil {
-		r.failed.Add(1)
+	if err != nil || isnil.Is(m) {
 		return
 	}
 	if b, ok := m.(*Breaker); ok {
-		b.veto = r
+		b.join(r)
 	}
 	e.member = m
 }
 
 // Lookup returns the policy of a key, if it has one of its own. It builds none.
 func (r *Registry) Lookup(key string) (Member, bool) {
+	if r.shared == nil {
+		return nil, false
+	}
 	e := r.find(key)
 	if e == nil || e.member == nil {
 		return nil, false
@@ -198,15 +254,16 @@ func (r *Registry) Lookup(key string) (Member, bool) {
 	return e.member, true
 }
 
-// Shared returns the policy of requests without a key and of keys that have none of their own.
+// Shared returns the policy of requests without a key and of keys that have none of their own; nil in the zero Registry.
 func (r *Registry) Shared() Member { return r.shared }
 
-// All returns the keys and their policies, in no particular order. Keys that come or go meanwhile may be missing.
+// All returns the keys and their policies, in no particular order. Keys that come or go meanwhile may be missing. A key of more
+// than 128 bytes appears as its first 64, a "#" and a hash.
 func (r *Registry) All() iter.Seq2[string, Member] {
 	return func(yield func(string, Member) bool) {
 		for i := range r.shards {
-			for key := range *r.shards[i].members.Load() {
-				if m, ok := r.Lookup(key); ok && !yield(key, m) {
+			for name, e := range *r.shards[i].members.Load() {
+				if e.built.Load() && e.member != nil && !yield(name, e.member) {
 					return
 				}
 			}
@@ -222,7 +279,7 @@ type RegistryStats struct {
 	// Since the Registry was made:
 	Overflowed int64 // requests with a key that the shared policy decided on
 	Evicted    int64 // idle keys forgotten
-	Failed     int64 // calls of New that gave no policy
+	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
 // Stats returns a snapshot of the figures. It may be called at any time.

@@ -24,8 +24,8 @@ func (r *Registry) insert(key string, now instant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.shard(key)
-	members := *s.members.Load()
-	if members[key] != nil {
+	members, name := *s.members.Load(), r.name(key)
+	if members[name] != nil {
 		return true
 	}
 	if r.keys.Load() >= int64(r.opts.MaxKeys) {
@@ -38,7 +38,7 @@ func (r *Registry) insert(key string, now instant) bool {
 	members = maps.Clone(members)
 	e := &entry{}
 	e.used.Store(int64(now))
-	members[key] = e
+	members[name] = e
 	s.members.Store(&members)
 	r.keys.Add(1)
 	return true
@@ -86,7 +86,7 @@ func (r *Registry) kill(e *entry, now instant) bool {
 		return false
 	}
 	if b, ok := e.member.(*Breaker); ok {
-		b.discharge()
+		r.nextGen.Store(max(r.nextGen.Load(), b.discharge()))
 	}
 	return true
 }
@@ -95,7 +95,8 @@ func (r *Registry) kill(e *entry, now instant) bool {
 func (r *Registry) mayOpen() bool {
 	for {
 		n := r.open.Load()
-		if r.opts.MaxOpen != 0 && n >= max(int64(r.opts.MaxOpen*float64(r.keys.Load())), 1) {
+		// A quotient of integers is the float64 next to it, as the constant 0.57 is; a product is not.
+		if r.opts.MaxOpen != 0 && n > 0 && float64(n+1)/float64(r.keys.Load()) > r.opts.MaxOpen {
 			return false
 		}
 		if r.open.CompareAndSwap(n, n+1) {
@@ -127,14 +128,27 @@ func (b *Breaker) idle(now time.Time) bool {
 
 func (b *Breaker) window() time.Duration { return b.opts.Load().Window }
 
-// discharge gives back the place of a Breaker that is forgotten.
-func (b *Breaker) discharge() {
+// join makes a Breaker that nobody has asked yet one of a Registry, beginning with a generation that no Breaker had that was
+// forgotten: calls that outlived theirs must not end here.
+func (b *Breaker) join(r *Registry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.veto = r
+	if gen := r.nextGen.Load(); gen != 0 && b.machine.gen == 0 && b.base.time.Load() == nil {
+		b.machine.gen, b.machine.first = gen, gen
+		b.phase.Store(b.newPhaseAfter(nil, longAgo))
+	}
+}
+
+// discharge gives back the place of a Breaker that is forgotten, and returns the generation after its last.
+func (b *Breaker) discharge() (next uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.charged && b.veto != nil {
 		b.veto.closed()
 	}
 	b.charged, b.veto = false, nil
+	return (b.machine.gen + 1) % maxGen
 }
 
 func (t *Throttle) idle(now time.Time) bool {

@@ -74,6 +74,7 @@ type ring struct {
 	_      [stripe.Size - 8]byte
 	older  atomic.Int64 // in flight since before the ring
 	mu     sync.Mutex   // taken to move newest on
+	late   lateCount    // guarded by mu
 }
 
 // A cell counts in one stripe and slot. What every call writes is one word: successes in the lower 40 bits, calls in
@@ -178,16 +179,20 @@ func (g *ring) addInFlight(slot, n int64) {
 	g.older.Add(n)
 }
 
-// add counts one outcome in slot, or nowhere if the slot has left the ring.
-func (g *ring) add(slot int64, v verdict) {
+// add counts one outcome in slot. An outcome from before the window counts in the newest slot, and reports whether the ring was
+// wound back for it.
+func (g *ring) add(slot int64, v verdict) (rewound bool) {
+	if slot <= g.newest.Load()-g.buckets {
+		slot, rewound = g.addLate(slot)
+	}
 	if !g.holds(slot) {
-		return
+		return rewound // it has moved on since
 	}
 	c := g.cell(slot)
 	switch {
 	case v&ignored != 0:
 		c.ignored.Add(1)
-		return
+		return rewound
 	case v&failed != 0:
 		c.failures.Add(1)
 	default:
@@ -196,6 +201,38 @@ func (g *ring) add(slot int64, v verdict) {
 	if v&slow != 0 {
 		c.slow.Add(1)
 	}
+	return rewound
+}
+
+// A lateCount counts the outcomes from before the window since the ring moved on last.
+type lateCount struct{ newest, n int64 }
+
+// rewindAfter is how many outcomes from before the window it takes to doubt the newest slot. One call with a time far ahead would
+// otherwise keep the window still until that time comes.
+const rewindAfter = 8
+
+// addLate returns the slot where an outcome from before the window counts: the newest. If nearly all outcomes there came so,
+// the newest is a time that is not to be believed, and the ring is wound back.
+func (g *ring) addLate(slot int64) (at int64, rewound bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	newest := g.newest.Load()
+	if slot > newest-g.buckets { // somebody else wound it back
+		return min(slot, newest), false
+	}
+	if g.late.newest != newest {
+		g.late = lateCount{newest: newest}
+	}
+	g.late.n++
+	c := g.sum(g.end(newest))
+	if g.late.n < rewindAfter || 4*g.late.n < 3*(c.Successes+c.Failures+c.Ignored) {
+		return newest, false
+	}
+	for k := range g.size {
+		g.clearSlot(k)
+	}
+	g.newest.Store(slot)
+	return slot, true
 }
 
 // A verdict is what the ring and the count window need to know of an outcome. The zero verdict is a quick success.

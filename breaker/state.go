@@ -73,6 +73,7 @@ const (
 	ReasonProbing    = "half-open"
 	ReasonRamp       = "closing"
 	ReasonForcedOpen = "forced open"
+	ReasonZero       = "breaker is not made" // it is the zero value instead of what the constructor returns
 )
 
 // An Event tells of one change of state. Successive events of a Breaker form a chain: From is the To of the one before.

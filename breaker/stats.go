@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -44,11 +45,17 @@ type Stats struct {
 	Panics  int64 // of OnEvent
 }
 
+// errUnmade is the answer of the zero Breaker and the zero Throttle to those who tune them.
+var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
+
 // State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.
 func (b *Breaker) State() State { return b.StateAt(time.Now()) }
 
-// StateAt is [Breaker.State] at a given time. It changes nothing.
+// StateAt is [Breaker.State] at a given time. It changes nothing. The zero Breaker is [Open].
 func (b *Breaker) StateAt(now time.Time) State {
+	if b.phase.Load() == nil {
+		return Open
+	}
 	m := b.machineAt(now)
 	return m.state
 }
@@ -76,6 +83,9 @@ func (b *Breaker) Stats() Stats { return b.StatsAt(time.Now()) }
 
 // StatsAt is [Breaker.Stats] at a given time. It changes nothing.
 func (b *Breaker) StatsAt(now time.Time) Stats {
+	if b.phase.Load() == nil {
+		return Stats{State: Open, Reason: ReasonZero}
+	}
 	m, at := b.machineAt(now), b.instantAt(now)
 	o, p := b.opts.Load(), b.phase.Load()
 	s := Stats{
@@ -120,6 +130,9 @@ func (b *Breaker) SetModeAt(now time.Time, mode Mode) error {
 	if mode >= numModes {
 		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
 	}
+	if b.phase.Load() == nil {
+		return errUnmade
+	}
 	b.mu.Lock()
 	defer b.unlock()
 	if b.machine.mode != mode {
@@ -134,6 +147,9 @@ func (b *Breaker) Reset() { b.ResetAt(time.Now()) }
 
 // ResetAt is [Breaker.Reset] at a given time.
 func (b *Breaker) ResetAt(now time.Time) {
+	if b.phase.Load() == nil {
+		return
+	}
 	b.mu.Lock()
 	defer b.unlock()
 	b.setMode(now, Auto)
@@ -147,10 +163,13 @@ func (b *Breaker) setMode(now time.Time, mode Mode) {
 }
 
 // Tune replaces the options while the Breaker runs; nil means the defaults. State, window and calls under way stay, and
-// the open time or the leases that run already. Window, Buckets, WindowCalls, Seed and OnEvent are those of [New]: here
-// they must be 0, nil or the same. Tune returns an error that names the field that cannot be right, and then changes
+// the open time or the leases that run already. Window, Buckets, WindowCalls and Seed are those of [New]: here they must be 0
+// or the same. If OnEvent is nil, it stays as it is. Tune returns an error that names the field that cannot be right, and then changes
 // nothing.
 func (b *Breaker) Tune(o *Options) error {
+	if b.phase.Load() == nil {
+		return errUnmade
+	}
 	if o == nil {
 		o = &Options{}
 	}
@@ -184,7 +203,10 @@ func (o *Options) keep(old *Options) error {
 	case o.Seed != 0 && o.Seed != old.Seed:
 		return fmt.Errorf("breaker: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
 	}
-	o.Window, o.Buckets, o.WindowCalls, o.Seed, o.OnEvent = old.Window, old.Buckets, old.WindowCalls, old.Seed, old.OnEvent
+	o.Window, o.Buckets, o.WindowCalls, o.Seed = old.Window, old.Buckets, old.WindowCalls, old.Seed
+	if o.OnEvent == nil {
+		o.OnEvent = old.OnEvent
+	}
 	return nil
 }
 

@@ -29,7 +29,8 @@ const ReasonThrottled = "throttled"
 // A request counts when it is admitted, so calls that hang count. Those under way for less than a second or two do not, or
 // a throttle that has just started would refuse all that come before the first answer.
 //
-// A Throttle is made by [NewThrottle], safe for concurrent use, owns no goroutine and needs no Close. No request takes a
+// A Throttle is made by [NewThrottle]; the zero Throttle denies everything. It is safe for concurrent use, owns no goroutine and
+// needs no Close. No request takes a
 // lock, except the one that opens a bucket and those Ignored or Refused later than the bucket in which they began.
 type Throttle struct {
 	base      base
@@ -74,10 +75,13 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 // Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its RetryAfter is 0: the
 // next request may be let through.
 func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	o := t.opts.Load()
+	if o == nil {
+		return 0, errZero
+	}
 	now := t.base.instant(r.Arrived)
 	slot := t.trail.slot(now)
 	n := t.trail.ask()
-	o := t.opts.Load()
 	if n >= int64(o.MinRequests) {
 		if odds := t.odds(o, n); odds > 0 {
 			if !t.mayPass(o, now, odds) {
@@ -137,6 +141,9 @@ func (t *Throttle) random() float64 {
 
 // Done takes the outcome of a request that Admit let through.
 func (t *Throttle) Done(r spillway.Request, tk spillway.Ticket, res spillway.Result) {
+	if t.opts.Load() == nil {
+		return
+	}
 	t.inFlight.Add(-1)
 	same := uint32(tk>>genShift)&ticketGens == t.gen.Load()
 	switch res.Outcome {
@@ -207,6 +214,9 @@ func (t *Throttle) Tune(o *ThrottleOptions) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.opts.Load() == nil {
+		return errUnmade
+	}
 	opts := *o
 	if err := opts.keep(t.opts.Load()); err != nil {
 		return err

@@ -23,7 +23,7 @@ type BucketOptions struct {
 	Rate Rate
 	// Burst is how many tokens the bucket holds, which is the greatest cost that can ever pass. If Burst is 0, it is
 	// Rate.Tokens, or 1 if that is 0. So that nothing is ever rounded, it is at most 2^61 over the ns that Rate has for one
-	// token, as a fraction in its lowest terms: 26 000 at one per day, 2.3e9 at one per second.
+	// token, as a fraction in its lowest terms, and never more than 2^53: 26 000 at one per day, 2.3e9 at one per second.
 	Burst int
 	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
 	// "token bucket".

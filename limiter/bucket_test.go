@@ -97,18 +97,31 @@ func TestBucketReserves(t *testing.T) {
 	reserve(3*d, 1, 2*d)
 }
 
-// x/time gives back less if others have reserved since.
-func TestBucketCancelGivesAllBack(t *testing.T) {
+// As in x/time, what others have reserved since is not given away: they were told when to go, and would meet those who came
+// instead.
+func TestBucketCancelKeepsThePromiseToThoseBehind(t *testing.T) {
 	b := newBucket(t, Per(10, time.Second), 10)
 	require.NoError(t, b.AllowAt(after(0), 10))
 	ten, err := b.ReserveAt(after(0), 10, never)
 	require.NoError(t, err)
-	_, err = b.ReserveAt(after(0), 5, never)
+	five, err := b.ReserveAt(after(0), 5, never)
 	require.NoError(t, err)
+	require.Equal(t, 1500*time.Millisecond, five.Delay())
+	ten.CancelAt(after(0))
+	require.Error(t, b.AllowAt(after(15*d), 6), "with the five that are used now that would be 11")
+	require.NoError(t, b.AllowAt(after(15*d), 0))
+
+	b = newBucket(t, Per(10, time.Second), 10)
+	require.NoError(t, b.AllowAt(after(0), 10))
+	ten, err = b.ReserveAt(after(0), 10, never)
+	require.NoError(t, err)
+	five, err = b.ReserveAt(after(0), 5, never)
+	require.NoError(t, err)
+	five.CancelAt(after(0))
 	ten.CancelAt(after(0))
 	r, err := b.ReserveAt(after(0), 1, never)
 	require.NoError(t, err)
-	require.Equal(t, 600*time.Millisecond, r.Delay(), "the ten are all back, the five are still held")
+	require.Equal(t, d, r.Delay(), "from the last on all are back")
 }
 
 // What time has given back, a cancel does not give back again.
@@ -230,14 +243,16 @@ func TestBucketAgainstXTime(t *testing.T) {
 
 func TestBucketStats(t *testing.T) {
 	b := newBucket(t, Per(1, time.Second), 2)
-	play(t, b, []call{{0, 1, true}, {0, 1, true}, {0, 1, false}, {0, 1, false}, {0, 3, false}, {0, -1, false}})
-	b.RefundAt(after(0), 1)
-	require.Equal(t, Stats{Name: "token bucket", Admitted: 2, Refused: 2, Impossible: 2, Returned: 1}, b.Stats())
-	play(t, b, []call{{0, 1, true}, {0, 1, false}})
-	b.RefundAt(after(0), math.MaxInt)
-	require.Equal(t, int64(2), b.PeekAt(after(0)).Remaining, "no more than a new one has")
-	b.RefundAt(after(0), -5)
-	b.RefundAt(after(0), 0)
+	r, err := b.ReserveAt(after(0), 2, 0)
+	require.NoError(t, err)
+	play(t, b, []call{{0, 1, false}, {0, 1, false}, {0, 3, false}, {0, -1, false}})
+	r.RefundAt(after(0), 1)
+	require.Equal(t, Stats{Name: "token bucket", Admitted: 1, Refused: 2, Impossible: 2, Returned: 1}, b.Stats())
+	r.RefundAt(after(0), -5)
+	r.RefundAt(after(0), 0)
+	r.RefundAt(after(0), math.MaxInt)
+	require.Equal(t, int64(2), b.PeekAt(after(0)).Remaining, "no more than it held")
+	r.RefundAt(after(0), 1)
 	require.Equal(t, int64(2), b.Stats().Returned)
 }
 
@@ -294,7 +309,7 @@ func FuzzGCRA(f *testing.F) {
 			}
 			require.GreaterOrEqual(t, wait, int64(0), "step %d", i)
 			if c%5 == 0 {
-				g.giveBack(&s, moment{ns: now}, stamp, n)
+				g.giveBack(&s, moment{ns: now}, loan{n: n, took: now, stamp: stamp})
 				require.Equal(t, before, s.level, "step %d: given back at once", i)
 			}
 			st := g.peek(&s, moment{ns: now})

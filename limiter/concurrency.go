@@ -93,7 +93,7 @@ func (c *Concurrency) Acquire(n int) error {
 	return rej
 }
 
-// Release gives n places back. It panics if fewer are taken.
+// Release gives n places back. It panics if fewer are taken, and then changes nothing.
 func (c *Concurrency) Release(n int) {
 	if n < 0 {
 		panic("limiter: Concurrency: Release of a negative number")
@@ -114,8 +114,14 @@ func (c *Concurrency) take(n int64) bool {
 }
 
 func (c *Concurrency) release(n int64) {
-	if c.inFlight.Add(-n) < 0 {
-		panic("limiter: Concurrency: released more than was acquired")
+	for {
+		taken := c.inFlight.Load()
+		if n > taken {
+			panic("limiter: Concurrency: released more than was acquired")
+		}
+		if c.inFlight.CompareAndSwap(taken, taken-n) {
+			return
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ func (p *places) take(inFlight *int64, _ moment, n, _ int64) (wait int64, stamp 
 	return 0, 0, true
 }
 
-func (p *places) giveBack(inFlight *int64, _ moment, _ uint64, n int64) {
-	*inFlight = max(*inFlight-n, 0)
+func (p *places) giveBack(inFlight *int64, _ moment, l loan) {
+	*inFlight = max(*inFlight-l.n, 0)
 }
 
 func (p *places) peek(inFlight *int64, _ moment) State {
@@ -22,6 +22,11 @@ func (p *places) peek(inFlight *int64, _ moment) State {
 }
 
 func (p *places) idle(inFlight *int64, _ moment) bool { return *inFlight == 0 }
+
+func (p *places) since(int64) core[int64] { return p }
+
+// heir returns none: places taken from s are given back to s.
+func (p *places) heir(*int64, moment) int64 { return 0 }
 
 func (p *places) max() int64 { return p.limit }
 

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spillway-go/spillway"
@@ -19,6 +20,26 @@ const (
 	ReasonNegative = "cost is negative"    // tokens are not minted that way
 	ReasonZero     = "limiter is not made" // it is the zero value instead of what the constructor returns
 )
+
+// A tooLateError is a refusal because of the deadline of a context. It matches that too, and costs no allocation.
+type tooLateError struct{ *spillway.Rejection }
+
+// Is reports whether target is [context.DeadlineExceeded] or what the Rejection is.
+func (e tooLateError) Is(target error) bool {
+	return target == context.DeadlineExceeded || e.Rejection.Is(target)
+}
+
+// Unwrap returns the Rejection.
+func (e tooLateError) Unwrap() error { return e.Rejection }
+
+// forDeadline returns err, which matches [context.DeadlineExceeded] too if it refuses for now and ctx has a deadline.
+func forDeadline(ctx context.Context, err error) error {
+	rej, ok := err.(*spillway.Rejection) //nolint:errorlint // not wrapped, or it could never pass
+	if _, bounded := ctx.Deadline(); !ok || !bounded || rej.Reason == ReasonZero {
+		return err
+	}
+	return tooLateError{rej}
+}
 
 // A CostError tells that a call can never pass, however long it waits: it asks for more tokens than the limit ever gives
 // at once, or for a negative number. It wraps the [spillway.Rejection] that a [spillway.Gate] would return, so it matches

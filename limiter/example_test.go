@@ -68,6 +68,20 @@ func ExampleReservation() {
 	// the next token is there in 100ms
 }
 
+func ExampleReservation_Refund() {
+	tokens := spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 10_000, Window: time.Minute}))
+	r, err := tokens.Reserve(4000, 0) // an estimate of what a request will cost
+	if err != nil {
+		return
+	}
+	fmt.Println(tokens.Peek().Remaining)
+	r.Refund(2500) // it cost less
+	fmt.Println(tokens.Peek().Remaining)
+	// Output:
+	// 6000
+	// 8500
+}
+
 func ExamplePolicer() {
 	uploads := spillway.Must(limiter.NewPolicer(&limiter.PolicerOptions{Rate: limiter.Per(2, time.Second), Capacity: 4}))
 	fmt.Println(uploads.AllowAt(noon, 4), uploads.Level(noon))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
 // A gcra is the Generic Cell Rate Algorithm (ITU-T I.371) in integers. It measures what was taken in ticks, of which a
@@ -17,13 +19,19 @@ type gcra struct {
 	a, b  int64 // tokens per ns as a fraction; a is 0 if there are never any
 	full  int64 // burst in ticks
 	drain int64 // ns after which every level is 0
+	from  int64 // ns since when this is the rate; 0 if ever since
 }
 
 // gcraState is the zero value if nobody has taken anything.
 type gcraState struct {
 	level int64 // ticks taken, at most maxLevel
 	last  int64 // ns up to which level is drained; time never runs backwards from here
+	// taken counts all tokens ever taken, modulo 2^62, given back or not: a token's place in the order of all.
+	taken uint64
 }
+
+// placeMask keeps the two uppermost bits of a stamp free.
+const placeMask = 1<<62 - 1
 
 // maxLevel bounds the ticks owed, reservations included, so that adding a cost cannot overflow.
 const maxLevel = 1 << 61
@@ -44,7 +52,7 @@ func newGCRA(limit string, rate Rate, burst int, burstName string) (*gcra, error
 		g.b = 1
 	}
 	hi, full := bits.Mul64(uint64(burst), uint64(g.b))
-	if hi != 0 || full > maxLevel {
+	if hi != 0 || full > maxLevel || int64(burst) > maxLimit {
 		return nil, fmt.Errorf("limiter: %s: %s of %d tokens is too much at a rate of %v", limit, burstName, burst, rate)
 	}
 	g.full = int64(full)
@@ -95,24 +103,47 @@ func (g *gcra) take(s *gcraState, m moment, n, maxWait int64) (wait int64, stamp
 		}
 	}
 	s.level, s.last = level, last
-	return wait, g.stamp(level, last), true
+	return wait, s.count(n), true
 }
 
-// stamp says when a level will be drained, which is up to when what was taken to reach it can be given back.
-func (g *gcra) stamp(level, last int64) uint64 { return uint64(last + min(g.waitFor(level), horizon)) }
+// count counts n tokens that are taken, and returns the place of the last one.
+func (s *gcraState) count(n int64) (stamp uint64) {
+	s.taken = (s.taken + uint64(n)) & placeMask
+	return s.taken
+}
 
-// giveBack returns n tokens, or what time has not already returned of them.
-func (g *gcra) giveBack(s *gcraState, m moment, stamp uint64, n int64) {
-	s.level, s.last = g.levelAt(s, m.ns)
-	ticks := n * g.b
-	if stamp != noStamp && g.a > 0 {
-		if left := int64(stamp) - s.last; left <= 0 {
-			ticks = 0
-		} else if left < g.drain {
-			ticks = min(ticks, left*g.a)
-		}
+// giveBack returns tokens as far as time has not returned them. While the level is above full somebody waits, who was told when
+// to go: then only the last in the queue can leave it.
+func (g *gcra) giveBack(s *gcraState, m moment, l loan) {
+	switch s.level, s.last = g.levelAt(s, m.ns); {
+	case s.level <= g.full:
+		g.pourBack(s, l)
+	case s.taken == l.stamp && l.rest == 0:
+		s.level -= min(l.n*g.b, s.level)
+		s.taken = (s.taken - uint64(l.n)) & placeMask
 	}
-	s.level = max(s.level-ticks, 0)
+}
+
+// pourBack is giveBack for a level that nobody waits for. It leaks from the oldest on. Two bounds say how much of the loan there
+// must still be, whatever was given back since and in whatever order. The level less all that was taken later belongs to the loan
+// or to older tokens, behind which it is whole. And no more than all that leaked since it was taken can be missing.
+func (g *gcra) pourBack(s *gcraState, l loan) {
+	still, ticks := int64(0), l.n*g.b
+	later := (s.taken - l.stamp) & placeMask
+	if l.stamp != noStamp && later <= uint64(s.level/g.b) {
+		still = s.level - int64(later)*g.b
+	}
+	if elapsed := s.last - l.took; l.took >= g.from && elapsed >= 0 && elapsed < g.drain {
+		still = max(still, ticks-elapsed*g.a)
+	}
+	s.level = max(s.level-min(still, ticks), 0)
+}
+
+// since returns the rule for what is taken from an instant on: what leaked before is unknown to it.
+func (g *gcra) since(ns int64) core[gcraState] {
+	next := *g
+	next.from = ns
+	return &next
 }
 
 func (g *gcra) peek(s *gcraState, m moment) State {
@@ -154,6 +185,12 @@ func (g *gcra) adopt(s *gcraState, m moment, old core[gcraState]) {
 		q++
 	}
 	s.level = int64(min(q, maxLevel))
+}
+
+func (g *gcra) heir(s *gcraState, m moment) gcraState {
+	next := *s
+	next.taken = splitmix.Mix(uint64(m.ns)) & placeMask
+	return next
 }
 
 // window returns how long it takes to fill an empty bucket.

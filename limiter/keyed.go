@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/isnil"
 )
 
 // DefaultMaxKeys is the default of [KeyedOptions.MaxKeys].
@@ -26,11 +27,12 @@ type Limit interface {
 
 // A Keyed keeps a limit of the same kind for each [spillway.Request.Key]: 100 per second for every tenant.
 //
-// It holds at most MaxKeys keys, and takes 32 to 90 bytes for each that has a Bucket; more for limits that remember more. It
+// It holds at most MaxKeys keys, and takes 43 to 120 bytes for each that has a Bucket; more for limits that remember more. It
 // forgets a key only when its limit is as good as new, so nobody gets a fresh bucket early by inventing keys or by
 // waiting. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
-// which there are up to 256. So whoever invents keys, however many, neither makes it grow nor loosens anybody's limit. To
-// limit all keys together, put another limit in the [spillway.Gate].
+// which there are up to 256. When there is room for it, its own limit begins with what is left of the shared one; only a
+// [Concurrency] begins anew, so a key may then hold up to twice Limit until its shared places are back. So inventing keys, however
+// many, neither makes it grow nor loosens anybody's limit. To limit all keys together, put another limit in the [spillway.Gate].
 //
 // It is made by [NewKeyed]; the zero Keyed denies everything. All methods may be called concurrently: keys are spread over
 // shards with a lock each. It owns no goroutine and needs no Close.
@@ -68,7 +70,7 @@ func NewKeyed(o *KeyedOptions) (*Keyed, error) {
 	if opts.MaxKeys < 1 || opts.MaxKeys > maxMaxKeys {
 		return nil, fmt.Errorf("limiter: Keyed: MaxKeys must be in 1..2^30, got %d", opts.MaxKeys)
 	}
-	if opts.Like == nil {
+	if isnil.Is(opts.Like) {
 		return nil, errors.New("limiter: Keyed: Like must be set, got nil")
 	}
 	k := &Keyed{clock: newClock(), keys: opts.Like.keyed(opts.MaxKeys)}
@@ -94,7 +96,8 @@ func (k *Keyed) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, e
 // Done gives back what r took: if it was [spillway.Refused], or, from a [Concurrency], however it went.
 func (k *Keyed) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if k.keys != nil && (res.Outcome == spillway.Refused || k.keys.lends()) {
-		k.keys.giveBack(k.clock.moment(r.Arrived), r.Key, uint64(t), costOf(&r))
+		m := k.clock.moment(r.Arrived)
+		k.keys.giveBack(m, r.Key, loan{n: costOf(&r), took: m.ns, stamp: uint64(t)})
 	}
 }
 
@@ -127,7 +130,7 @@ func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
 	now := readClock()
 	res, err := k.ReserveAt(now, key, n, patience(ctx, now))
 	if err != nil {
-		return err
+		return forDeadline(ctx, err)
 	}
 	return res.sleep(ctx)
 }
@@ -146,7 +149,7 @@ func (k *Keyed) ReserveAt(now time.Time, key string, n int, maxWait time.Duratio
 	m := k.clock.moment(now)
 	wait, stamp, v := k.keys.take(m, key, int64(n), int64(min(max(maxWait, 0), horizon)))
 	if v == taken {
-		return Reservation{from: k, key: key, n: int64(n), stamp: stamp, delay: time.Duration(wait)}, nil
+		return Reservation{from: k, key: key, n: int64(n), at: m.ns, stamp: stamp, delay: time.Duration(wait)}, nil
 	}
 	rej := k.keys.refusal(m, int64(n), wait, v)
 	if v == impossible {
@@ -156,18 +159,23 @@ func (k *Keyed) ReserveAt(now time.Time, key string, n int, maxWait time.Duratio
 	return Reservation{}, rej
 }
 
-func (k *Keyed) cancel(now time.Time, r Reservation) {
-	k.keys.giveBack(k.clock.moment(now), r.key, r.stamp, r.n)
+func (k *Keyed) ns(t time.Time) int64 { return k.clock.ns(t) }
+
+func (k *Keyed) refund(now time.Time, r Reservation, n int64) {
+	k.keys.giveBack(k.clock.moment(now), r.key, r.loan(n))
 }
 
-// Refund is [Keyed.RefundAt] now.
+// Refund calls [Keyed.RefundAt] for tokens taken just now.
 func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
 
-// RefundAt gives back n tokens of a key that were taken and not used. It does nothing if n is not positive, or if the key has
-// no limit of its own, where time gives them back; but what a [Concurrency] has lent is given back to where it is from.
-func (k *Keyed) RefundAt(now time.Time, key string, n int) {
+// RefundAt gives back n tokens of a key that were taken at a given time and not used; of a [Concurrency] it gives back n places,
+// whenever they were taken. It does nothing if n is not positive, or if the key has no limit of its own, where time gives tokens
+// back. An earlier time than the true one gives back less, and a later one may give back too many: what was reserved comes back
+// by [Reservation.Refund], which knows.
+func (k *Keyed) RefundAt(taken time.Time, key string, n int) {
 	if k.keys != nil && n > 0 {
-		k.keys.giveBack(k.clock.moment(now), key, noStamp, int64(n))
+		m := k.clock.moment(taken)
+		k.keys.giveBack(m, key, loan{n: int64(n), took: m.ns, stamp: noStamp})
 	}
 }
 
@@ -192,7 +200,7 @@ func (k *Keyed) SetLimitAt(now time.Time, like Limit) error {
 	if k.keys == nil {
 		return nil
 	}
-	if like == nil || !k.keys.setLimit(k.clock.moment(now), like) {
+	if isnil.Is(like) || !k.keys.setLimit(k.clock.moment(now), like) {
 		return fmt.Errorf("limiter: Keyed: SetLimit: like must be a limit of the same kind, got %T", like)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 // keyedLimits is what a Keyed does, whatever the state of a key is.
 type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, kind by kind
 	take(m moment, key string, n, maxWait int64) (wait int64, stamp uint64, v verdict)
-	giveBack(m moment, key string, stamp uint64, n int64)
+	giveBack(m moment, key string, b loan)
 	refusal(m moment, n, wait int64, v verdict) *spillway.Rejection
 	peek(m moment, key string) State
 	setLimit(m moment, like Limit) bool
@@ -45,7 +45,7 @@ func (l *limit[S]) keyed(maxKeys int) keyedLimits {
 	if l.calendar {
 		k.ends = l.ends
 	}
-	c := l.core
+	c := l.core.since(0) // by another clock
 	k.core.Store(&c)
 	return k
 }
@@ -65,6 +65,8 @@ func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, sta
 		if s == nil {
 			s, mark = &sh.shared, sharedBit
 			sh.tally.overflowed++
+		} else {
+			s.state = c.heir(&sh.shared.state, m) // from which the key may have taken while there was no room
 		}
 	}
 	ok := n == 0
@@ -81,23 +83,23 @@ func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, sta
 	return wait, 0, refused
 }
 
-func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
+func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	sh, id := k.lock(key)
 	defer sh.mu.Unlock()
-	if n < 0 {
+	if b.n < 0 {
 		return
 	}
 	c := *k.core.Load()
 	s := sh.find(id)
 	switch {
-	case stamp != noStamp && stamp&sharedBit != 0:
-		s, stamp = &sh.shared, stamp&^sharedBit
+	case b.stamp != noStamp && b.stamp&sharedBit != 0:
+		s, b.stamp = &sh.shared, b.stamp&^sharedBit
 	case k.lent:
 		// Without a stamp nobody knows whether it was lent while the key had no limit of its own. What the key does not hold,
 		// be it because such a one was taken for its own before, is still missing from the shared one.
-		own := s.lent(n)
-		c.giveBack(&sh.shared.state, m, stamp, n-own)
-		if n = own; s == nil {
+		own := s.lent(b.n)
+		c.giveBack(&sh.shared.state, m, loan{n: b.n - own})
+		if b.n = own; s == nil {
 			s = &sh.shared
 		}
 	}
@@ -105,9 +107,9 @@ func (k *keyed[S]) giveBack(m moment, key string, stamp uint64, n int64) {
 		return
 	}
 	if !k.lent {
-		n = min(n, c.max()) // it may have been lowered
+		b.n = min(b.n, c.max()) // it may have been lowered
 	}
-	c.giveBack(&s.state, m, stamp, n)
+	c.giveBack(&s.state, m, b)
 	sh.counts.returned++
 }
 
@@ -140,7 +142,11 @@ func (k *keyed[S]) peek(m moment, key string) State {
 	if k.keys.Load() >= k.table.max {
 		return c.peek(&sh.shared.state, m)
 	}
-	return c.peek(new(S), m)
+	if c.idle(&sh.shared.state, m) {
+		return c.peek(new(S), m)
+	}
+	own := c.heir(&sh.shared.state, m)
+	return c.peek(&own, m)
 }
 
 // setLimit holds all locks while it changes the core, since a state of one is nothing to another.
@@ -158,6 +164,7 @@ func (k *keyed[S]) setLimit(m moment, like Limit) bool {
 	if next == nil || !next.follows(old) {
 		return false
 	}
+	next = next.since(m.ns)
 	k.each(func(s *S) { next.adopt(s, m, old) })
 	k.core.Store(&next)
 	return true

@@ -57,7 +57,8 @@ func (l *limit[S]) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 // it took, is none of this limit's business.
 func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
-		l.giveBack(l.clock.moment(r.Arrived), uint64(t), costOf(&r))
+		m := l.clock.moment(r.Arrived)
+		l.giveBack(m, loan{n: costOf(&r), took: m.ns, stamp: uint64(t)})
 	}
 }
 
@@ -84,8 +85,8 @@ func (l *limit[S]) AllowAt(now time.Time, n int) error {
 }
 
 // Wait takes n tokens and returns when their time has come. It returns at once, and takes nothing, if n can never pass (a
-// *[CostError]), if ctx would end first (a *[spillway.Rejection]), or if ctx has ended. If ctx ends while it waits, it
-// gives the tokens back and returns ctx.Err().
+// *[CostError]), if ctx would end first (a *[spillway.Rejection] that matches [context.DeadlineExceeded] too), or if ctx has
+// ended. If ctx ends while it waits, it gives the tokens back, as [Reservation.Refund] does, and returns ctx.Err().
 //
 // Those who wait are served in the order in which they came. A [Shaper] also moves up those who wait behind one who left,
 // and bounds how many may wait.
@@ -96,7 +97,7 @@ func (l *limit[S]) Wait(ctx context.Context, n int) error {
 	now := readClock()
 	res, err := l.ReserveAt(now, n, patience(ctx, now))
 	if err != nil {
-		return err
+		return forDeadline(ctx, err)
 	}
 	return res.sleep(ctx)
 }
@@ -107,24 +108,15 @@ func (l *limit[S]) Reserve(n int, maxWait time.Duration) (Reservation, error) {
 }
 
 // ReserveAt takes n tokens at now, or before they are there if they will be within maxWait: the caller holds them, has to
-// wait for [Reservation.Delay], and may cancel. Otherwise it takes none and returns an error as AllowAt does.
+// wait for [Reservation.Delay], may cancel until then, and may return unused tokens with [Reservation.Refund] later. Otherwise
+// it takes none and returns an error as AllowAt does.
 func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	m := l.clock.moment(now)
 	wait, stamp, v := l.take(m, int64(n), int64(min(max(maxWait, 0), horizon)))
 	if v != taken {
 		return Reservation{}, l.failure(m, n, wait, v)
 	}
-	return Reservation{from: l, n: int64(n), stamp: stamp, delay: time.Duration(wait)}, nil
-}
-
-// Refund gives back n tokens that were taken and not used. There are never more than a new limit has.
-func (l *limit[S]) Refund(n int) { l.RefundAt(readClock(), n) }
-
-// RefundAt is Refund at now. It does nothing if n is not positive.
-func (l *limit[S]) RefundAt(now time.Time, n int) {
-	if n > 0 {
-		l.giveBack(l.clock.moment(now), noStamp, int64(n))
-	}
+	return Reservation{from: l, n: int64(n), at: m.ns, stamp: stamp, delay: time.Duration(wait)}, nil
 }
 
 // Peek returns what could be taken now, and takes nothing.

@@ -50,13 +50,14 @@ func (l *limit[S]) take(m moment, n, maxWait int64) (wait int64, stamp uint64, v
 	return wait, 0, refused
 }
 
-func (l *limit[S]) giveBack(m moment, stamp uint64, n int64) {
+func (l *limit[S]) giveBack(m moment, b loan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil || n < 0 {
+	if l.core == nil || b.n < 0 {
 		return
 	}
-	l.core.giveBack(&l.state, m, stamp, min(n, l.core.max()))
+	b.n = min(b.n, l.core.max()) // it may have been lowered
+	l.core.giveBack(&l.state, m, b)
 	l.counts.returned++
 	l.closed.Store(open)
 }

@@ -42,6 +42,7 @@ func (b *meter) Allow() bool {
 		level, last := g.levelAt(&b.state, now)
 		if level += g.b; level <= g.full {
 			b.state.level, b.state.last = level, last
+			b.state.count(1)
 			b.counts.admitted++
 			b.mu.Unlock()
 			return true
@@ -82,9 +83,10 @@ func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
 		return 0, false
 	}
 	b.state.level, b.state.last = level, last
+	stamp = b.state.count(1)
 	b.counts.admitted++
 	b.mu.Unlock()
-	return g.stamp(level, last), true
+	return stamp, true
 }
 
 func (b *meter) setLimit(now time.Time, kind string, rate Rate, burst int, burstName string) error {
@@ -93,6 +95,7 @@ func (b *meter) setLimit(now time.Time, kind string, rate Rate, burst int, burst
 		return err
 	}
 	return b.update(now, func(core[gcraState]) (core[gcraState], error) {
+		g.from = max(b.clock.ns(now), b.state.last)
 		b.g = g
 		return g, nil
 	})

@@ -23,7 +23,6 @@ type direct interface {
 	spillway.Policy
 	AllowAt(now time.Time, n int) error
 	ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error)
-	RefundAt(now time.Time, n int)
 	PeekAt(now time.Time) State
 	Idle(now time.Time) bool
 	Stats() Stats

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/isnil"
 )
 
 // DefaultMaxMembers is the default of [RegistryOptions.MaxKeys].
@@ -34,6 +36,7 @@ type Registry struct {
 	build  func(key string) (Member, error)
 	shared Member
 	table  *table[registered] // nil in the zero value
+	failed atomic.Int64
 }
 
 // registered is the state of one key.
@@ -57,6 +60,7 @@ type RegistryStats struct {
 	MaxKeys    int64
 	Forgotten  int64 // keys that were idle when room was needed
 	Overflowed int64 // requests that went to the shared policy
+	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
 // NewRegistry returns a Registry that knows no keys. The error names the field that cannot be right, or is that of New.
@@ -78,7 +82,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limiter: Registry: New: %w", err)
 	}
-	if shared == nil {
+	if isnil.Is(shared) {
 		return nil, errors.New("limiter: Registry: New: returned nil")
 	}
 	return &Registry{clock: newClock(), build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
@@ -123,11 +127,11 @@ func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
 	if m := g.enter(key); m != nil {
 		return m, false
 	}
-	built, err := g.build(key)
+	built := g.buildFor(key)
 	sh, id := g.table.lock(key)
 	defer sh.mu.Unlock()
 	s := sh.find(id)
-	if s == nil && err == nil && built != nil {
+	if s == nil && built != nil {
 		s = sh.insert(g.table, id, g.clock.ns(now), func(s *registered) bool { return s.users == 0 && s.member.Idle(now) })
 		if s != nil {
 			s.state.member = built
@@ -139,6 +143,22 @@ func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
 	}
 	s.state.users++
 	return s.state.member, false
+}
+
+// buildFor returns what New builds for a key, or nil.
+func (g *Registry) buildFor(key string) (m Member) {
+	built := false
+	defer func() {
+		if !built { // or panicked
+			g.failed.Add(1)
+		}
+	}()
+	m, err := g.build(key)
+	if err != nil || isnil.Is(m) {
+		return nil
+	}
+	built = true
+	return m
 }
 
 // enter is use for a key that is known; otherwise it returns nil.
@@ -189,7 +209,7 @@ func (g *Registry) Stats() RegistryStats {
 	if g.table == nil {
 		return RegistryStats{}
 	}
-	st := RegistryStats{Keys: g.table.keys.Load(), MaxKeys: g.table.max}
+	st := RegistryStats{Keys: g.table.keys.Load(), MaxKeys: g.table.max, Failed: g.failed.Load()}
 	for i := range g.table.shards {
 		sh := &g.table.shards[i]
 		sh.mu.Lock()

@@ -147,3 +147,35 @@ func TestRegistryOptions(t *testing.T) {
 		require.EqualError(t, err, "limiter: Registry: "+want)
 	}
 }
+
+// A factory that fails in whatever way counts, and its requests go to the shared policy.
+func TestRegistryCountsFactoriesThatFail(t *testing.T) {
+	var none *Queue
+	g := spillway.Must(NewRegistry(&RegistryOptions{New: func(key string) (Member, error) {
+		switch key {
+		case "error":
+			return nil, errors.New("no")
+		case "typed nil":
+			return none, nil
+		case "panic":
+			panic("no")
+		}
+		return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 1}), nil
+	}}))
+	for i, key := range []string{"error", "typed nil"} {
+		r := spillway.Request{Key: key, Arrived: after(0)}
+		ticket, err := g.Admit(t.Context(), r)
+		require.NoError(t, err)
+		g.Done(r, ticket, spillway.Result{})
+		require.Equal(t, int64(i+1), g.Stats().Failed)
+	}
+	require.Panics(t, func() { _, _ = g.Admit(t.Context(), spillway.Request{Key: "panic", Arrived: after(0)}) })
+	require.Equal(t, int64(3), g.Stats().Failed)
+
+	_, err := NewRegistry(&RegistryOptions{New: func(string) (Member, error) { return none, nil }})
+	require.EqualError(t, err, "limiter: Registry: New: returned nil")
+	_, err = NewKeyed(&KeyedOptions{Like: (*Bucket)(nil)})
+	require.EqualError(t, err, "limiter: Keyed: Like must be set, got nil")
+	k := newKeyed(t, newBucket(t, Per(1, time.Second), 1), 0)
+	require.ErrorContains(t, k.SetLimit((*Bucket)(nil)), "like must be a limit of the same kind")
+}

@@ -6,39 +6,61 @@ import (
 )
 
 // A Reservation holds tokens that may be used after a delay. It is a value to be kept in one variable. The zero Reservation
-// holds nothing.
+// holds nothing. Its methods must not be called at the same time as one another.
 type Reservation struct {
-	from  canceller
+	from  source
 	key   string
-	n     int64
+	n     int64 // that it holds
+	at    int64 // when it was made, in ns of the source
 	stamp uint64
 	spot  *spot // in a Shaper, if it had to queue
 	delay time.Duration
 }
 
-// A canceller is where a Reservation is from.
-type canceller interface {
-	cancel(now time.Time, r Reservation)
+// A source is where a Reservation is from.
+type source interface {
+	ns(t time.Time) int64
+	// refund takes back n of the tokens of r, of which it holds at least so many.
+	refund(now time.Time, r Reservation, n int64)
 }
 
 // Delay returns how long after it was made the tokens of the Reservation may be used; 0 if at once.
 func (r *Reservation) Delay() time.Duration { return r.delay }
 
-// Cancel is [Reservation.CancelAt] now.
+// Cancel calls [Reservation.CancelAt] with the current time.
 func (r *Reservation) Cancel() { r.CancelAt(readClock()) }
 
-// CancelAt says that the tokens will not be used, and gives all of them back that the passage of time has not given back
-// already. What others reserved since makes no difference. If the rate was lowered since, that may be less; if one who reserved
-// before cancelled meanwhile, it may be more, by what time gave back since r was made. The first call counts; later ones do
-// nothing. It must not be called at the same time as another method of r.
+// CancelAt gives all tokens back, because they will not be used. It does nothing if the delay has passed, as in x/time: the
+// tokens count as used then. So "defer r.Cancel()" is safe.
 func (r *Reservation) CancelAt(now time.Time) {
-	if r.from != nil {
-		r.from.cancel(now, *r)
+	if r.from != nil && r.from.ns(now) <= r.at+int64(r.delay) {
+		r.refund(now, r.n)
+	}
+}
+
+// Refund calls [Reservation.RefundAt] with the current time.
+func (r *Reservation) Refund(n int) { r.RefundAt(readClock(), n) }
+
+// RefundAt gives back n of the tokens, or all that r still holds if those are fewer, because they were not used: a request was
+// reserved for by an estimate, and cost less. It does nothing if n is not positive.
+//
+// The limit never lets more pass than if these tokens had not been taken. So tokens come back only as far as the passage of
+// time has not returned them already, and those of a window that is over do not. Some limits may return fewer: the level of a
+// [Bucket] does not tell whose tokens leaked, and while others wait in it, who were told when to go, only the last can leave.
+func (r *Reservation) RefundAt(now time.Time, n int) {
+	if r.from != nil && n > 0 {
+		r.refund(now, min(int64(n), r.n))
+	}
+}
+
+func (r *Reservation) refund(now time.Time, n int64) {
+	r.from.refund(now, *r, n)
+	if r.n -= n; r.n == 0 {
 		r.from = nil
 	}
 }
 
-// sleep waits for the delay, or cancels if ctx ends first.
+// sleep waits for the delay, or gives the tokens back if ctx ends first.
 func (r *Reservation) sleep(ctx context.Context) error {
 	if r.delay <= 0 {
 		return nil
@@ -49,11 +71,18 @@ func (r *Reservation) sleep(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		r.Cancel()
+		r.refund(readClock(), r.n)
 		return ctx.Err()
 	}
 }
 
-func (l *limit[S]) cancel(now time.Time, r Reservation) {
-	l.giveBack(l.clock.moment(now), r.stamp, r.n)
+// loan returns n of the tokens that r holds.
+func (r *Reservation) loan(n int64) loan {
+	return loan{n: n, rest: r.n - n, took: r.at, stamp: r.stamp}
+}
+
+func (l *limit[S]) ns(t time.Time) int64 { return l.clock.ns(t) }
+
+func (l *limit[S]) refund(now time.Time, r Reservation, n int64) {
+	l.giveBack(l.clock.moment(now), r.loan(n))
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -121,7 +122,8 @@ func (s *Shaper) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket
 // Done gives the turn of r back if it was [spillway.Refused], and those who wait move up.
 func (s *Shaper) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
-		s.giveBack(s.clock.ns(r.Arrived), uint64(t), costOf(&r))
+		now := s.clock.ns(r.Arrived)
+		s.giveBack(now, loan{n: costOf(&r), took: now, stamp: uint64(t)})
 	}
 }
 
@@ -145,7 +147,8 @@ func (s *Shaper) AllowAt(now time.Time, n int) error {
 	return s.misuse(n, v)
 }
 
-// Wait is Admit for n tokens now. An n that is negative or can never pass is a *[CostError].
+// Wait is Admit for n tokens now. An n that is negative or can never pass is a *[CostError]. A refusal because of the deadline of
+// ctx matches [context.DeadlineExceeded] too.
 func (s *Shaper) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -156,6 +159,10 @@ func (s *Shaper) Wait(ctx context.Context, n int) error {
 		defer s.mu.Unlock()
 		return s.misuse(n, impossible)
 	}
+	var rej *spillway.Rejection
+	if errors.As(err, &rej) && rej.Reason == ReasonDeadline {
+		return tooLateError{rej}
+	}
 	return err
 }
 
@@ -165,7 +172,7 @@ func (s *Shaper) Reserve(n int, maxWait time.Duration) (Reservation, error) {
 }
 
 // ReserveAt takes a place in the queue for n tokens at now, whose turn comes within maxWait and MaxWait: the caller has to
-// wait for [Reservation.Delay], and may cancel, whereupon those behind move up. Otherwise it returns an error as AllowAt does.
+// wait for [Reservation.Delay], and may cancel or refund, whereupon those behind move up. Otherwise it returns an error as AllowAt does.
 func (s *Shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	m := s.clock.ns(now)
 	s.mu.Lock()
@@ -173,7 +180,7 @@ func (s *Shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reserva
 	_, stamp, v := s.try(m, int64(n))
 	switch v {
 	case taken:
-		return Reservation{from: s, n: int64(n), stamp: stamp}, nil
+		return Reservation{from: s, n: int64(n), at: m, stamp: stamp}, nil
 	case refused:
 		sp, wait, reason := s.spacer.enqueue(m, int64(n), int64(min(maxWait, s.opts.MaxWait)), nil)
 		if sp == nil {
@@ -181,19 +188,9 @@ func (s *Shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reserva
 			return Reservation{}, s.reject[reason].after(time.Duration(wait))
 		}
 		s.counts.admitted++
-		return Reservation{from: s, n: int64(n), spot: sp, delay: time.Duration(wait)}, nil
+		return Reservation{from: s, n: int64(n), at: m, spot: sp, delay: time.Duration(wait)}, nil
 	}
 	return Reservation{}, s.misuse(n, v)
-}
-
-// Refund gives back n tokens that were taken and not used, and those who wait move up.
-func (s *Shaper) Refund(n int) { s.RefundAt(readClock(), n) }
-
-// RefundAt is Refund at now. It does nothing if n is not positive.
-func (s *Shaper) RefundAt(now time.Time, n int) {
-	if n > 0 {
-		s.giveBack(s.clock.ns(now), noStamp, int64(n))
-	}
 }
 
 // SetLimit is [Shaper.SetLimitAt] now.

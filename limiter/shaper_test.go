@@ -116,7 +116,11 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, int64(2), s.Stats().Waiting)
-		reason := func(err error) string { return err.(*spillway.Rejection).Reason }
+		reason := func(err error) string {
+			var rej *spillway.Rejection
+			require.ErrorAs(t, err, &rej)
+			return rej.Reason
+		}
 		require.Equal(t, ReasonWait, reason(s.Wait(t.Context(), 1)), "300 ms")
 		all.Wait()
 		require.Equal(t, 200*time.Millisecond, time.Since(begin))
@@ -223,8 +227,9 @@ func TestShaperGivesBack(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
 		held.Cancel()
-		require.True(t, s.Allow())
-		s.Refund(1)
+		extra, err := s.Reserve(1, 0)
+		require.NoError(t, err)
+		extra.Refund(1)
 		require.True(t, s.Allow())
 		held, err = s.Reserve(1, time.Second)
 		require.NoError(t, err)
@@ -370,12 +375,17 @@ func TestSpacerAgainstModel(t *testing.T) {
 				i := rng.IntN(len(spots))
 				ms := spots[i]
 				if !ms.granted {
-					s.cancel(now, ms.sp)
+					s.cancel(now, ms.sp, ms.n)
 					m.queue = slices.DeleteFunc(m.queue, func(o *modelSpot) bool { return o == ms })
 					spots = slices.Delete(spots, i, i+1)
 				}
-			case k < 8: // gives back without having been there
-				s.giveBack(now, noStamp, 1)
+			case k < 8 && len(spots) > 0: // needs less
+				if ms := spots[rng.IntN(len(spots))]; !ms.granted && ms.n > 1 {
+					s.cancel(now, ms.sp, 1)
+					ms.n--
+				}
+			case k < 9: // as if just taken
+				s.giveBack(now, loan{n: 1, took: now, stamp: s.state.taken})
 				m.level = max(m.level-interval, 0)
 				m.grant()
 			default:

@@ -98,7 +98,7 @@ func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, 
 		case <-timer.C:
 		case <-ctx.Done():
 			s.mu.Lock()
-			s.spacer.cancel(now+int64(c.elapsed()), sp)
+			s.spacer.cancel(now+int64(c.elapsed()), sp, sp.n)
 			s.cancelled++
 			s.mu.Unlock()
 			return 0, ctx.Err()
@@ -106,25 +106,27 @@ func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, 
 	}
 }
 
-func (s *Shaper) giveBack(now int64, stamp uint64, n int64) {
+func (s *Shaper) giveBack(now int64, b loan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spacer == nil || n < 0 {
+	if s.spacer == nil || b.n < 0 {
 		return
 	}
-	s.spacer.giveBack(now, stamp, min(n, s.spacer.gcra.burst))
+	b.n = min(b.n, s.spacer.gcra.burst)
+	s.spacer.giveBack(now, b)
 	s.counts.returned++
 }
 
-// cancel ends a Reservation.
-func (s *Shaper) cancel(now time.Time, r Reservation) {
+func (s *Shaper) ns(t time.Time) int64 { return s.clock.ns(t) }
+
+func (s *Shaper) refund(now time.Time, r Reservation, n int64) {
 	if r.spot == nil {
-		s.giveBack(s.clock.ns(now), r.stamp, r.n)
+		s.giveBack(s.clock.ns(now), r.loan(n))
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spacer.cancel(s.clock.ns(now), r.spot)
+	s.spacer.cancel(s.clock.ns(now), r.spot, n)
 	s.counts.returned++
 }
 

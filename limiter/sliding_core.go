@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // A sliding is the rule of a SlidingLog and of a SlidingWindow: what was taken counts until a window later. The log keeps
 // every instant. The window rounds instants up to the end of a sub-window, so that those of one share an entry; what
@@ -129,23 +132,44 @@ func (s *slidingState) grow(most int) {
 	s.ring = ring[:size]
 }
 
-func (c *sliding) giveBack(s *slidingState, m moment, stamp uint64, n int64) {
+func (c *sliding) giveBack(s *slidingState, m moment, l loan) {
 	s.expire(m.ns, c.length)
-	for i := s.used - 1; i >= 0 && n > 0; i-- {
-		e := s.entry(i)
-		if stamp != noStamp && e.at != int64(stamp) {
-			if e.at < int64(stamp) {
-				break
-			}
-			continue
-		}
-		back := min(n, e.n)
-		if e.n -= back; e.n == 0 && back > 0 {
-			s.empty++
-		}
-		s.sum -= back
-		n -= back
+	if l.stamp == noStamp {
+		c.giveBackOldest(s, l)
+		return
 	}
+	i := sort.Search(s.used, func(i int) bool { return s.entry(i).at >= int64(l.stamp) })
+	if i == s.used || s.entry(i).at != int64(l.stamp) {
+		return
+	}
+	s.reduce(s.entry(i), l.n)
+	s.trim()
+}
+
+// giveBackOldest returns tokens of which is known when they were taken, at the earliest. Whichever they were, what is left goes at
+// their time or later.
+func (c *sliding) giveBackOldest(s *slidingState, l loan) {
+	if s.last-l.took >= c.length {
+		return
+	}
+	for i := 0; i < s.used && l.n > 0; i++ {
+		l.n -= s.reduce(s.entry(i), l.n)
+	}
+	s.trim()
+}
+
+// reduce takes up to n off an entry, and returns how many.
+func (s *slidingState) reduce(e *slidingEntry, n int64) int64 {
+	back := min(n, e.n)
+	if e.n -= back; e.n == 0 && back > 0 {
+		s.empty++
+	}
+	s.sum -= back
+	return back
+}
+
+// trim drops the youngest entries that are empty.
+func (s *slidingState) trim() {
 	for s.used > 0 && s.entry(s.used-1).n == 0 {
 		s.drop(s.entry(s.used - 1))
 	}
@@ -170,6 +194,17 @@ func (c *sliding) peek(s *slidingState, m moment) State {
 
 func (c *sliding) idle(s *slidingState, m moment) bool {
 	return s.used == 0 || max(s.last, m.ns)-s.entry(s.used-1).at >= c.length // the youngest is not empty
+}
+
+func (c *sliding) since(int64) core[slidingState] { return c }
+
+// heir is as if all had been taken at the youngest instant: one entry, whatever the number in s.
+func (c *sliding) heir(s *slidingState, _ moment) slidingState {
+	next := slidingState{last: s.last}
+	if s.sum > 0 {
+		next.push(s.entry(s.used-1).at, s.sum, c.entries)
+	}
+	return next
 }
 
 func (c *sliding) max() int64 { return c.limit }

@@ -125,9 +125,9 @@ func TestSlidingReserves(t *testing.T) {
 	_, err = l.ReserveAt(after(2*s), 1, time.Hour)
 	require.Error(t, err, "no more than a window ahead")
 	play(t, l, []call{{11 * s, 1, false}})
-	r.CancelAt(after(11 * s))
+	r.RefundAt(after(11*s), 2)
 	play(t, l, []call{{11 * s, 2, true}, {11 * s, 1, false}})
-	last.CancelAt(after(30 * s)) // too late
+	last.RefundAt(after(30*s), 1) // too late
 	play(t, l, []call{{30 * s, 3, true}, {30 * s, 1, false}})
 }
 
@@ -152,9 +152,10 @@ func TestSlidingGivesBack(t *testing.T) {
 		ticket, err := l.Admit(t.Context(), r)
 		require.NoError(t, err)
 		if i%1000 < 999 {
-			require.NoError(t, l.AllowAt(at.Add(time.Microsecond), 1))
+			res, err := l.ReserveAt(at.Add(time.Microsecond), 1, 0)
+			require.NoError(t, err)
 			l.Done(r, ticket, spillway.Result{Outcome: spillway.Refused})
-			l.RefundAt(at.Add(time.Microsecond), 1)
+			res.CancelAt(at.Add(time.Microsecond))
 		}
 	}
 	require.LessOrEqual(t, len(l.state.ring), 64)
@@ -234,7 +235,7 @@ func FuzzSliding(f *testing.F) {
 			require.True(t, ok || wait > 0, "step %d: %d", i, wait)
 			if ok && b%5 == 0 {
 				before := s.sum
-				c.giveBack(&s, m, stamp, n)
+				c.giveBack(&s, m, loan{n: n, stamp: stamp})
 				require.Equal(t, before-n, s.sum, "step %d", i)
 			}
 			sum, empty, last := int64(0), 0, int64(0)

@@ -19,7 +19,8 @@ type spacer struct {
 // A spot is a place in the queue of a spacer.
 type spot struct {
 	n          int64
-	stamp      uint64        // for giveBack; set when granted
+	stamp      uint64        // for giveBack; set when granted, as took
+	took       int64         // ns
 	granted    bool          // its time has come
 	passed     bool          // counted in before
 	ready      chan struct{} // told when to look again; nil if nobody looks, as for a Reservation
@@ -43,7 +44,7 @@ func (s *spacer) due() int64 { return s.state.last + s.gcra.waitFor(s.state.leve
 func (s *spacer) pour(at, n int64) (stamp uint64) {
 	s.state.level, s.state.last = s.gcra.levelAt(&s.state, at)
 	s.state.level += n * s.gcra.b
-	return s.gcra.stamp(s.state.level, s.state.last)
+	return s.state.count(n)
 }
 
 // grant lets pass whose time has come by now, each at its own time: who looks late does not make the others later.
@@ -60,7 +61,7 @@ func (s *spacer) grant(now int64) {
 		}
 		sp := s.head
 		s.remove(sp)
-		sp.stamp = s.pour(due, sp.n)
+		sp.stamp, sp.took = s.pour(due, sp.n), due
 		sp.granted = true
 		sp.tell()
 	}
@@ -123,23 +124,53 @@ func (s *spacer) tryNow(now, n int64) (wait int64, stamp uint64, ok bool) {
 	return 0, s.pour(now, n), true
 }
 
-// cancel takes sp out of the queue, or gives back what it was granted.
-func (s *spacer) cancel(now int64, sp *spot) {
+// cancel takes n off the cost of sp: it leaves the queue if that was all, or gives back what it was granted. If one behind it was
+// told when to go, sp keeps its place, since that one would not notice that it has moved up.
+func (s *spacer) cancel(now int64, sp *spot, n int64) {
 	s.grant(now)
-	if sp.granted {
-		s.giveBack(now, sp.stamp, sp.n)
-		return
+	switch {
+	case sp.granted:
+		s.giveBack(now, loan{n: n, rest: sp.n - n, took: sp.took, stamp: sp.stamp})
+	case s.pledgedBehind(sp):
+		if n == sp.n { // nobody looks any more
+			sp.ready = nil
+			if s.leader == sp {
+				s.lead(sp)
+			}
+		}
+	case n == sp.n:
+		s.remove(sp)
+	default:
+		sp.n -= n
+		s.waitingCost -= n
+		if sp.passed {
+			s.before -= n
+		}
 	}
-	s.remove(sp)
 	s.leader.tell() // its time may have changed
 }
 
-// giveBack returns what was poured in, so that all who wait move up when they look at the clock.
-func (s *spacer) giveBack(now int64, stamp uint64, n int64) {
+// pledgedBehind reports whether a Reservation waits behind sp.
+func (s *spacer) pledgedBehind(sp *spot) bool {
+	for sp = sp.next; sp != nil; sp = sp.next {
+		if sp.ready == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack returns what was poured in, so that all who wait move up when they look at the clock; or nothing, if a Reservation
+// is among them.
+func (s *spacer) giveBack(now int64, l loan) {
 	if !s.moved {
 		s.grant(now)
 	}
-	s.gcra.giveBack(&s.state, moment{ns: now}, stamp, n)
+	if s.head != nil && (s.head.ready == nil || s.pledgedBehind(s.head)) {
+		return
+	}
+	s.state.level, s.state.last = s.gcra.levelAt(&s.state, now)
+	s.gcra.pourBack(&s.state, l)
 	s.moved = s.waiting > 0
 	s.leader.tell() // it knows how late it is, which one who gives back need not
 }
@@ -166,7 +197,8 @@ func (s *spacer) remove(sp *spot) {
 	s.waitingCost -= sp.n
 }
 
-// setRate goes on at another rate. What was poured in takes as long as it would have; saved slack stays as many tokens.
+// setRate goes on at another rate. What was poured in takes as long as it would have, so it cannot be given back by the number of
+// tokens any more; saved slack stays as many tokens.
 func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	s.grant(now)
 	level, last := s.gcra.levelAt(&s.state, now)
@@ -176,7 +208,8 @@ func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	} else {
 		level = slack - min((s.slack-level)/s.gcra.b, slack/g.b)*g.b
 	}
-	s.state = gcraState{level: level, last: last}
+	g.from = last + 1
+	s.state = gcraState{level: level, last: last, taken: (s.state.taken + placeMask/2) & placeMask}
 	s.gcra, s.slack = g, slack
 	s.leader.tell()
 }

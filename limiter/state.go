@@ -25,9 +25,9 @@ type core[S any] interface {
 	// take takes n tokens, at least 1 and at most max, now or in at most maxWait ns. It returns the wait, and a stamp for
 	// giveBack, whose uppermost bit is 0; or false and how long it takes until it could.
 	take(s *S, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool)
-	// giveBack returns n tokens that were taken with stamp, as far as time has not returned them already; with noStamp it
-	// returns them anyhow. There are never more than a new limit has.
-	giveBack(s *S, m moment, stamp uint64, n int64)
+	// giveBack returns the tokens of a loan as far as time has not returned them already. It may return fewer, and never so many
+	// that more pass than if they had not been taken, counted when those who wait have been told to go.
+	giveBack(s *S, m moment, l loan)
 	peek(s *S, m moment) State
 	// idle reports whether the state is as good as new.
 	idle(s *S, m moment) bool
@@ -37,7 +37,19 @@ type core[S any] interface {
 	follows(old core[S]) bool
 	// adopt turns a state of old into one of its own.
 	adopt(s *S, m moment, old core[S])
+	// since returns the rule as it is for states that adopt it at an instant.
+	since(ns int64) core[S]
+	// heir returns the state of a key that may have taken all that was taken from s. The stamps of an heir are not those of
+	// another heir, so that those of a state that was forgotten mean nothing to the next one of the key.
+	heir(s *S, m moment) S
 }
 
-// noStamp stands for what was taken at an unknown time. It is no Ticket that a Policy may issue.
+// A loan is what comes back of the tokens taken with a stamp.
+type loan struct {
+	n, rest int64  // tokens that come back, and that are kept
+	took    int64  // ns at which they were taken, or earlier
+	stamp   uint64 // what take returned
+}
+
+// noStamp stands for a stamp that nobody has kept. It is no Ticket that a Policy may issue.
 const noStamp = ^uint64(0)

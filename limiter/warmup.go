@@ -67,7 +67,11 @@ func (w *WarmUp) SetLimitAt(now time.Time, rate Rate) error {
 	return w.update(now, func(old core[warmState]) (core[warmState], error) {
 		opts := old.(*warming).opts //nolint:forcetypeassert // made by NewWarmUp
 		opts.Rate = rate
-		return newWarming(opts)
+		c, err := newWarming(opts)
+		if err != nil {
+			return nil, err
+		}
+		return c.since(max(w.clock.ns(now), w.state.last+1)), nil
 	})
 }
 
@@ -82,6 +86,8 @@ type warming struct {
 	stored    float64 // most stored tokens
 	slope     float64 // ns per token and token, above the threshold
 	coolDown  float64 // ns of a pause for a token to be stored
+	unit      int64   // ns in which warmState.paid counts: the greatest price has up to 2^30
+	from      int64   // ns since when this is the rate; 0 if ever since
 }
 
 func newWarming(o WarmUpOptions) (*warming, error) {
@@ -108,6 +114,7 @@ func newWarming(o WarmUpOptions) (*warming, error) {
 	case w.maxCost < 1, float64(w.maxCost)*w.cold > horizon:
 		return nil, fmt.Errorf("limiter: %s: MaxCost must be at least 1 and take less than %v, got %d", kind, time.Duration(horizon), w.maxCost)
 	}
+	w.unit = int64(float64(w.maxCost)*w.cold/(1<<30)) + 1
 	w.threshold = float64(o.WarmUp) / w.stable / 2
 	w.stored = w.threshold + 2*float64(o.WarmUp)/(w.stable+w.cold)
 	if above := w.stored - w.threshold; above > 0 {

@@ -187,8 +187,9 @@ func TestWarmUpGivesBack(t *testing.T) {
 		now += w.PeekAt(after(now)).NextIn + time.Duration(i%5)*time.Second
 	}
 	w = newWarmUp(t, WarmUpOptions{Rate: Per(1, time.Second)})
-	require.NoError(t, w.AllowAt(after(0), 1))
-	w.RefundAt(after(0), 1)
+	r, err := w.ReserveAt(after(0), 1, 0)
+	require.NoError(t, err)
+	r.RefundAt(after(0), 1)
 	require.NoError(t, w.AllowAt(after(0), 1))
 }
 
@@ -255,7 +256,9 @@ func FuzzWarmUp(f *testing.F) {
 			require.True(t, s.warmth >= 0 && float64(s.warmth) <= w.stored*part, "step %d: warmth %d", i, s.warmth)
 			require.True(t, s.frac >= 0 && s.frac < 1<<32 && s.next >= 0, "step %d: %+v", i, s)
 			if ok && b%5 == 0 && wait > 0 {
-				w.giveBack(&s, m, stamp, n)
+				w.giveBack(&s, m, loan{n: n, took: now, stamp: stamp})
+				require.InDelta(t, before.warmth, s.warmth, float64(n)*part/shareMask+1, "step %d: given back at once", i)
+				s.warmth, before.paid, before.last, before.due = before.warmth, s.paid, s.last, s.due
 				require.Equal(t, before, s, "step %d: given back at once", i)
 			}
 		}

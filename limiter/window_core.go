@@ -14,7 +14,7 @@ type windowState struct {
 	start int64 // of the window: ns, or seconds since 1970 if there is a calendar
 	used  int64 // in the window
 	next  int64 // reserved in the one after
-	last  int64 // the greatest ns at which something was taken
+	last  int64 // the greatest ns seen
 }
 
 // fresh reports whether there is no window.
@@ -22,10 +22,12 @@ func (s *windowState) fresh() bool { return s.used == 0 && s.next == 0 }
 
 // roll brings s to the window around m and returns how long that lasts from m on, in ns.
 func (w *window) roll(s *windowState, m moment) (left int64) {
+	latest := s.last
+	s.last = max(s.last, m.ns)
 	if w.calendar != nil {
-		return w.rollCalendar(s, m)
+		return w.rollCalendar(s, m, latest)
 	}
-	now := max(m.ns, s.last)
+	now := s.last
 	switch elapsed := now - s.start; {
 	case s.fresh(), elapsed >= 2*w.period, elapsed >= w.period && s.next == 0:
 		*s = windowState{start: now, last: s.last}
@@ -36,10 +38,10 @@ func (w *window) roll(s *windowState, m moment) (left int64) {
 	return s.start + w.period - m.ns
 }
 
-func (w *window) rollCalendar(s *windowState, m moment) (left int64) {
+func (w *window) rollCalendar(s *windowState, m moment, latest int64) (left int64) {
 	t := civil(m.t)
 	sp := w.calendar.spanOf(t)
-	if !s.fresh() && sp.start < s.start && m.ns < s.last {
+	if !s.fresh() && sp.start < s.start && m.ns <= latest {
 		// An arrival before the window: a request that was delayed, since the monotonic clock says so too.
 		end, _ := w.calendar.next(s.start)
 		return nsUntil(end, t)
@@ -91,7 +93,6 @@ func (w *window) take(s *windowState, m moment, n, maxWait int64) (wait int64, s
 	default:
 		return left, 0, false
 	}
-	s.last = max(s.last, m.ns)
 	return wait, stamp, true
 }
 
@@ -104,14 +105,25 @@ func (w *window) length(s *windowState) int64 {
 	return (end - start) * int64(time.Second)
 }
 
-func (w *window) giveBack(s *windowState, m moment, stamp uint64, n int64) {
+func (w *window) giveBack(s *windowState, m moment, l loan) {
 	w.roll(s, m)
-	switch {
-	case stamp == noStamp, stamp == w.stamp(s.start):
-		s.used = max(s.used-n, 0)
-	case s.next > 0 && stamp == w.stamp(w.nextStart(s)):
-		s.next = max(s.next-n, 0)
+	if l.stamp == noStamp && !s.fresh() && w.around(s, m, l.took) {
+		l.stamp = w.stamp(s.start)
 	}
+	switch {
+	case l.stamp == w.stamp(s.start):
+		s.used = max(s.used-l.n, 0)
+	case s.next > 0 && l.stamp == w.stamp(w.nextStart(s)):
+		s.next = max(s.next-l.n, 0)
+	}
+}
+
+// around reports whether the window of s is the one of an instant, whose time is m.
+func (w *window) around(s *windowState, m moment, took int64) bool {
+	if w.calendar == nil {
+		return took >= s.start && took < s.start+w.period
+	}
+	return w.calendar.spanOf(civil(m.t)).start == s.start
 }
 
 func (w *window) peek(s *windowState, m moment) State {
@@ -133,6 +145,10 @@ func (w *window) idle(s *windowState, m moment) bool {
 	w.roll(&now, m)
 	return now.fresh()
 }
+
+func (w *window) since(int64) core[windowState] { return w }
+
+func (w *window) heir(s *windowState, _ moment) windowState { return *s }
 
 func (w *window) max() int64 { return w.limit }
 

@@ -1,0 +1,265 @@
+package breaker_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/breaker"
+)
+
+var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func TestZeroValuesDeny(t *testing.T) {
+	ctx := context.Background()
+	for _, p := range []spillway.Policy{new(breaker.Breaker), new(breaker.Throttle), new(breaker.Registry)} {
+		for _, r := range []spillway.Request{{Arrived: noon}, {Arrived: noon, Key: "a"}} {
+			_, err := p.Admit(ctx, r)
+			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
+			var rej *spillway.Rejection
+			require.ErrorAs(t, err, &rej)
+			require.Equal(t, breaker.ReasonZero, rej.Reason)
+			p.Done(r, 0, spillway.Result{})
+			p.Done(r, 1<<62, spillway.Result{Outcome: spillway.Failure})
+			p.Done(r, 1<<63, spillway.Result{Outcome: spillway.Success})
+		}
+	}
+	b := new(breaker.Breaker)
+	require.Equal(t, breaker.Open, b.State())
+	require.Equal(t, breaker.Stats{State: breaker.Open, Reason: breaker.ReasonZero}, b.Stats())
+	require.Error(t, b.SetMode(breaker.ForcedClosed))
+	require.Error(t, b.Tune(nil))
+	b.Reset()
+	_, err := b.Admit(ctx, spillway.Request{Arrived: noon})
+	require.ErrorIs(t, err, spillway.ErrRejected, "a zero value cannot be brought to life")
+	th := new(breaker.Throttle)
+	require.Error(t, th.Tune(nil))
+	require.Zero(t, th.Stats())
+	r := new(breaker.Registry)
+	require.Zero(t, r.Stats())
+	require.Nil(t, r.Shared())
+	_, ok := r.Lookup("a")
+	require.False(t, ok)
+	for range r.All() {
+		t.Fatal("there is none")
+	}
+}
+
+func TestTypedNilIsRefused(t *testing.T) {
+	for _, typed := range []breaker.Member{(*breaker.Breaker)(nil), (*breaker.Throttle)(nil)} {
+		_, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return typed, nil }})
+		require.EqualError(t, err, "breaker: Registry: New: returned nil")
+		r, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+			if key == "bad" {
+				return typed, nil
+			}
+			return breaker.New(nil)
+		}})
+		require.NoError(t, err)
+		_, err = r.Admit(t.Context(), spillway.Request{Key: "bad", Arrived: noon})
+		require.NoError(t, err, "by the shared one")
+		require.Equal(t, int64(1), r.Stats().Failed)
+	}
+}
+
+func TestAPanickingFactoryCounts(t *testing.T) {
+	r, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+		if key != "" {
+			panic("no")
+		}
+		return breaker.New(nil)
+	}})
+	require.NoError(t, err)
+	req := spillway.Request{Key: "a", Arrived: noon}
+	require.Panics(t, func() { _, _ = r.Admit(t.Context(), req) })
+	_, err = r.Admit(t.Context(), req)
+	require.NoError(t, err, "by the shared one")
+	require.Equal(t, int64(1), r.Stats().Failed)
+}
+
+// A share of the keys is exact: 0.57 of 100 are 57.
+func TestMaxOpenIsExact(t *testing.T) {
+	for _, c := range []struct {
+		share      float64
+		keys, open int
+	}{{0.57, 100, 57}, {0.29, 100, 29}, {1.0 / 3, 6, 2}, {0.3, 10, 3}, {0.01, 10, 1}, {1, 7, 7}, {0.5, 3, 1}} {
+		r, err := breaker.NewRegistry(&breaker.RegistryOptions{MaxOpen: c.share})
+		require.NoError(t, err)
+		for round := range 12 {
+			for k := range c.keys {
+				req := spillway.Request{Key: fmt.Sprint(k), Arrived: noon.Add(time.Duration(round) * time.Millisecond)}
+				if tk, err := r.Admit(t.Context(), req); err == nil && round > 0 {
+					r.Done(req, tk, spillway.Result{Outcome: spillway.Failure})
+				} else if err == nil {
+					r.Done(req, tk, spillway.Result{Outcome: spillway.Success})
+				}
+			}
+		}
+		require.Equal(t, int64(c.open), r.Stats().Open, "%v of %d", c.share, c.keys)
+	}
+}
+
+// Calls that outlived their breaker end nowhere in the next one of the same key.
+func TestStragglersOfAForgottenKey(t *testing.T) {
+	r, err := breaker.NewRegistry(&breaker.RegistryOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
+		return breaker.New(&breaker.Options{Consecutive: 3, OpenFor: time.Second, MaxOpen: time.Second, Jitter: breaker.Off, ProbeLease: time.Second})
+	}})
+	require.NoError(t, err)
+	at := noon
+	admit := func(key string) (spillway.Request, spillway.Ticket) {
+		t.Helper()
+		req := spillway.Request{Key: key, Arrived: at}
+		tk, err := r.Admit(t.Context(), req)
+		require.NoError(t, err)
+		return req, tk
+	}
+	type call struct {
+		req spillway.Request
+		tk  spillway.Ticket
+	}
+	var stragglers []call
+	for range 5 {
+		req, tk := admit("a")
+		stragglers = append(stragglers, call{req, tk})
+	}
+	for range 3 {
+		req, tk := admit("a")
+		r.Done(req, tk, spillway.Result{Outcome: spillway.Failure})
+	}
+	at = at.Add(2 * time.Second)
+	req, tk := admit("a") // a probe that reports too late
+	stragglers = append(stragglers, call{req, tk})
+	at = at.Add(time.Hour)
+	admit("b") // a was given up
+	require.Equal(t, int64(1), r.Stats().Evicted)
+	at = at.Add(time.Hour)
+	bReq, bTk := admit("b")
+	r.Done(bReq, bTk, spillway.Result{Outcome: spillway.Success})
+	// b still has a call in flight, so its place is not free until that ends.
+	r.Done(spillway.Request{Key: "b", Arrived: noon.Add(2*time.Second + time.Hour)}, bTk, spillway.Result{Outcome: spillway.Success, Latency: time.Hour})
+	at = at.Add(time.Hour)
+	live, liveTk := admit("a")
+	m, ok := r.Lookup("a")
+	require.True(t, ok)
+	b := m.(*breaker.Breaker)
+	for _, s := range stragglers {
+		r.Done(s.req, s.tk, spillway.Result{Outcome: spillway.Failure, Latency: at.Sub(s.req.Arrived)})
+	}
+	st := b.StatsAt(at)
+	require.Equal(t, breaker.Closed, st.State)
+	require.Equal(t, int64(1), st.InFlight)
+	require.Zero(t, st.Consecutive)
+	require.Equal(t, int64(6), st.Stale)
+	r.Done(live, liveTk, spillway.Result{Outcome: spillway.Success})
+	require.Zero(t, b.StatsAt(at).InFlight)
+}
+
+// One call from the future does not blind the rules of a rate, nor those of hanging calls.
+func TestACallFromTheFuture(t *testing.T) {
+	for _, o := range []breaker.Options{{Consecutive: breaker.Off}, {Consecutive: breaker.Off, SlowCall: time.Second, FailureRate: breaker.Off}} {
+		b, err := breaker.New(&o)
+		require.NoError(t, err)
+		end := func(at time.Time, latency time.Duration, outcome spillway.Outcome) error {
+			req := spillway.Request{Arrived: at}
+			tk, err := b.Admit(t.Context(), req)
+			if err == nil {
+				b.Done(req, tk, spillway.Result{Outcome: outcome, Latency: latency})
+			}
+			return err
+		}
+		at := noon
+		step := func(n int, latency time.Duration, outcome spillway.Outcome) (refused int) {
+			for range n {
+				if at = at.Add(50 * time.Millisecond); end(at, latency, outcome) != nil {
+					refused++
+				}
+			}
+			return refused
+		}
+		require.Zero(t, step(1000, 0, spillway.Success))
+		require.NoError(t, end(at.Add(time.Hour), 0, spillway.Success))
+		require.Zero(t, step(1000, 0, spillway.Success), "and all is well for a minute")
+		counts := b.StatsAt(at).Counts
+		require.InDelta(t, 200, counts.Successes, 25, "the window is that of the others")
+		outcome, latency := spillway.Failure, time.Duration(0)
+		if o.SlowCall > 0 {
+			outcome, latency = spillway.Success, 2*time.Second
+		}
+		require.Positive(t, step(300, latency, outcome), "half of a window of 10 s")
+		require.Zero(t, b.StatsAt(at).InFlight)
+	}
+}
+
+// A listener can be changed while the Breaker runs.
+func TestTuneTakesAnotherListener(t *testing.T) {
+	var first, second int
+	b, err := breaker.New(&breaker.Options{OnEvent: func(breaker.Event) { first++ }})
+	require.NoError(t, err)
+	require.NoError(t, b.Tune(&breaker.Options{Probes: 2}))
+	require.NoError(t, b.SetMode(breaker.ForcedOpen))
+	require.Equal(t, []int{1, 0}, []int{first, second})
+	require.NoError(t, b.Tune(&breaker.Options{OnEvent: func(breaker.Event) { second++ }}))
+	b.Reset()
+	require.Equal(t, []int{1, 1}, []int{first, second})
+}
+
+// What clients send as keys is not held.
+func TestLongKeysAreNotHeld(t *testing.T) {
+	r, err := breaker.NewRegistry(nil)
+	require.NoError(t, err)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range 256 {
+		long := fmt.Sprint(i) + strings.Repeat("x", 256<<10)
+		for _, key := range []string{long, long[:20]} { // a long key, and a part of one
+			req := spillway.Request{Key: key, Arrived: noon}
+			for range 2 {
+				tk, err := r.Admit(t.Context(), req)
+				require.NoError(t, err)
+				r.Done(req, tk, spillway.Result{Outcome: spillway.Success})
+			}
+			_, ok := r.Lookup(key)
+			require.True(t, ok)
+		}
+	}
+	require.Equal(t, int64(512), r.Stats().Keys)
+	require.Less(t, int64(heap()-before), int64(16<<20), "the keys alone were 64 MiB")
+	names := map[string]bool{}
+	for name := range r.All() {
+		require.LessOrEqual(t, len(name), 128)
+		names[name] = true
+	}
+	require.Len(t, names, 512)
+	require.False(t, names[strings.Repeat("x", 64)])
+	runtime.KeepAlive(r)
+}
+
+// Hanging calls count in the rate of slow ones as if they had ended.
+func TestSlowRateCountsHangingCalls(t *testing.T) {
+	b, err := breaker.New(&breaker.Options{SlowCall: time.Second})
+	require.NoError(t, err)
+	for range 4 {
+		_, err := b.Admit(t.Context(), spillway.Request{Arrived: noon})
+		require.NoError(t, err)
+	}
+	for range 12 {
+		r := spillway.Request{Arrived: noon}
+		tk, err := b.Admit(t.Context(), r)
+		require.NoError(t, err)
+		b.Done(r, tk, spillway.Result{Outcome: spillway.Success})
+	}
+	st := b.StatsAt(noon.Add(5 * time.Second))
+	require.Equal(t, int64(4), st.Hung)
+	require.InDelta(t, 0.25, st.SlowRate, 0)
+}
