@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/deadline"
 )
 
 // maxPolicies is how many tickets fit in a Permit.
@@ -20,6 +22,7 @@ type Gate struct {
 	queues   uint8 // bit i: policies[i] may block in Admit
 	anchor   atomic.Pointer[time.Time]
 	counts   gateCounts
+	chances  atomic.Pointer[deadline.Chance] // nil until a call of Do has a deadline
 }
 
 // New returns a Gate that asks the policies in the given order and, when one refuses, gives back in reverse. A Gate of no
