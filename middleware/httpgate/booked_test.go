@@ -68,7 +68,9 @@ func TestBookedIsARefusalInsideAsIgnored(t *testing.T) {
 	for name, inner := range map[string]http.Handler{
 		"handler": httpgate.Handler(shut(), nil)(unreachable(t)),
 		"own answer": httpgate.Handler(shut(), &httpgate.Options{
-			Refuse: func(w http.ResponseWriter, _ *http.Request, _ *spillway.Rejection) { w.WriteHeader(http.StatusServiceUnavailable) },
+			Refuse: func(w http.ResponseWriter, _ *http.Request, _ *spillway.Rejection) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
 		})(unreachable(t)),
 		"proxy": proxy,
 		"client in a handler": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -73,7 +73,7 @@ func (c *call) worked() time.Duration {
 
 // judge returns how the call went, which has got a response, an error, or an error in the body of a response.
 func (c *call) judge(res *http.Response, err error) spillway.Outcome {
-	if err != nil && c.ownFault(res, err) {
+	if c.out.faulty() || err != nil && c.ownFault(res, err) {
 		return spillway.Ignored
 	}
 	return c.t.o.Outcome(c.r, res, err)
@@ -81,7 +81,7 @@ func (c *call) judge(res *http.Response, err error) spillway.Outcome {
 
 // ownFault reports whether err is the caller's own fault, or that of the deadline that it chose.
 func (c *call) ownFault(res *http.Response, err error) bool {
-	if c.out != nil && c.out.fault.Load() || res == nil && unsendable(c.r, err) {
+	if res == nil && unsendable(c.r, err) {
 		return true
 	}
 	own := c.elapsed() - c.worked()
@@ -90,6 +90,9 @@ func (c *call) ownFault(res *http.Response, err error) bool {
 	}
 	if !deadlinePassed(c.r) {
 		return false
+	}
+	if c.out.stalled() {
+		return true
 	}
 	by, ok := c.r.Context().Deadline()
 	return ok && !c.t.chance.Fair(c.route, by.Sub(c.permit.Arrived())-own)
@@ -160,6 +163,9 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
+	if b.call.r.Context().Err() != nil { // before the caller read on
+		b.call.contextEnded()
+	}
 	began := b.call.elapsed()
 	b.call.reading.Store(true)
 	n, err := b.inner.Read(p)

@@ -39,12 +39,12 @@ const (
 )
 
 func (x *exchange) writeHeader(status int) {
+	if status == http.StatusRequestEntityTooLarge && x.status == 0 {
+		x.closeOversized()
+	}
 	// What comes before the final header says nothing; 101 is final.
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		x.commit(status)
-	}
-	if status == http.StatusRequestEntityTooLarge {
-		x.closeOversized()
 	}
 	x.inner.WriteHeader(status)
 	if status == http.StatusSwitchingProtocols && x.status == status {

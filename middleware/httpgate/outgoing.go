@@ -75,6 +75,12 @@ func (b *sentBody) Close() error {
 	return b.ReadCloser.Close() //nolint:wrapcheck // as above
 }
 
+// faulty reports whether a body failed, or had another length than announced: then an answer of 500 is no surprise either.
+func (o *outgoing) faulty() bool { return o != nil && o.fault.Load() }
+
+// stalled reports whether the server is still waiting for a body.
+func (o *outgoing) stalled() bool { return o != nil && o.since.Load() > 0 }
+
 // waited returns for how long the bodies have kept the server waiting, elapsed after the start.
 func (o *outgoing) waited(elapsed time.Duration) time.Duration {
 	if o == nil {
@@ -124,7 +130,7 @@ func ownErrors(err error) bool {
 	text := err.Error()
 	for _, own := range []string{
 		"http2: invalid ", "http2: request header list larger", "http2: request body larger", "http: invalid Host header",
-		"http: ContentLength=", "http: Request.ContentLength=", "unsupported protocol scheme ", "idna: ",
+		"http: ContentLength=", "http: Request.ContentLength=", "unsupported protocol scheme ", "idna: ", "invalid Trailer key ",
 	} {
 		if strings.HasPrefix(text, own) || strings.Contains(text, ": "+own) {
 			return true
