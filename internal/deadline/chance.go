@@ -90,7 +90,7 @@ func (t *track) observeHigh(latency time.Duration) {
 	switch {
 	case latency > estimate:
 		t.state.CompareAndSwap(state, pack(seen, min(estimate+step(estimate, chanceUp), latency)))
-	case latency < estimate && rand.Uint32()%chanceSample == 0: //nolint:gosec // no secret
+	case latency < estimate && rand.Uint32()%chanceSample == 0:
 		t.state.CompareAndSwap(state, pack(seen, max(estimate-step(estimate, chanceSample*chanceDown), latency)))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -115,4 +116,33 @@ func TestRefusedAtOnceByMaxBytesReader(t *testing.T) {
 			require.Equal(t, c.close, res.Close)
 		})
 	}
+}
+
+// A gRPC client repeats UNAVAILABLE at once, which it makes of a 503.
+func TestRefusedGRPCIsNotRepeatedAtOnce(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/svc/Method", nil)
+	r.Header.Set("Content-Type", "application/grpc+proto")
+	w := httptest.NewRecorder()
+	httpgate.WriteRefusal(w, r, &spillway.Rejection{RetryAfter: 20 * time.Second})
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "application/grpc+proto", w.Header().Get("Content-Type"))
+	require.Equal(t, "8", w.Header().Get("Grpc-Status"))
+	require.Regexp(t, "^2[0-9]000$", w.Header().Get("Grpc-Retry-Pushback-Ms"))
+	require.Zero(t, w.Body.Len())
+}
+
+// A gate outside of h2c.NewHandler would lose sight of all requests on a connection after the first. It says so instead.
+func TestBookedIsEveryRequestOfAConnectionThatOffersH2C(t *testing.T) {
+	h := httpgate.Handler(spillway.New(), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _, err := http.NewResponseController(w).Hijack()
+		assert.ErrorContains(t, err, "put the gate inside h2c.NewHandler")
+		w.WriteHeader(http.StatusInternalServerError) // as h2c.NewHandler does
+	}))
+	res := roundTripRaw(t, h, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+	require.Equal(t, http.StatusInternalServerError, res.StatusCode)
+	res = roundTripRaw(t, h, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	require.Equal(t, http.StatusHTTPVersionNotSupported, res.StatusCode)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), "put the gate inside h2c.NewHandler")
 }

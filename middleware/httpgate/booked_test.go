@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -75,7 +76,7 @@ func TestBookedIsARefusalInsideAsIgnored(t *testing.T) {
 		"proxy": proxy,
 		"client in a handler": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := client.Get("http://upstream.test/")
-			require.ErrorIs(t, err, spillway.ErrRejected)
+			assert.ErrorIs(t, err, spillway.ErrRejected)
 			httpgate.WriteRefusal(w, r, err)
 		}),
 		"deeper": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +109,7 @@ func TestProxyErrorAnswers(t *testing.T) {
 		{errBroken, http.StatusBadGateway},
 		{&http.MaxBytesError{Limit: 1}, http.StatusRequestEntityTooLarge},
 		{errors.Join(late.Err(), &http.MaxBytesError{Limit: 1}), http.StatusRequestEntityTooLarge},
-		{errTimeout{}, http.StatusGatewayTimeout},
+		{lateError{}, http.StatusGatewayTimeout},
 		{errFull, http.StatusServiceUnavailable},
 		{errOverQuota, http.StatusTooManyRequests},
 		{&url.Error{Op: "Get", Err: errOverQuota}, http.StatusTooManyRequests},
@@ -127,8 +128,8 @@ func TestProxyErrorAnswers(t *testing.T) {
 	require.NoError(t, got)
 }
 
-// errTimeout is a deadline that has passed.
-type errTimeout struct{}
+// lateError is a deadline that has passed.
+type lateError struct{}
 
-func (errTimeout) Error() string        { return "late" }
-func (errTimeout) Is(target error) bool { return target.Error() == "context deadline exceeded" }
+func (lateError) Error() string        { return "late" }
+func (lateError) Is(target error) bool { return target.Error() == "context deadline exceeded" }

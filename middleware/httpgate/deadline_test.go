@@ -273,10 +273,7 @@ func ExampleDeadline() {
 	mux.HandleFunc("GET /report/{id}", hello)
 	gated := httpgate.Handler(spillway.New(), &httpgate.Options{
 		Deadline: &httpgate.Deadline{
-			Route: func(r *http.Request) string {
-				_, pattern := mux.Handler(r)
-				return pattern
-			},
+			Route:   httpgate.PatternKey(mux),
 			Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
 		},
 	})(mux)

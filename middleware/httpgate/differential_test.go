@@ -315,7 +315,7 @@ func TestBookedIsWhatTheClientSaw(t *testing.T) {
 		t.Run(fmt.Sprint("HTTP/2=", proto), func(t *testing.T) {
 			playBare, playGated := play(t, proto), play(t, proto)
 			for i := range *differentialScripts {
-				seed := *differentialSeed + uint64(i) //nolint:gosec // not negative
+				seed := *differentialSeed + uint64(i)
 				s := randomScript(rand.New(rand.NewPCG(seed, 7)))
 				p := &gatetest.Recorder{}
 				m, err := httpgate.New(spillway.New(p), nil)

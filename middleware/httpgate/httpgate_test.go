@@ -3,6 +3,7 @@ package httpgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -66,6 +67,14 @@ func TestProbesAreServedWhenEverythingIsShed(t *testing.T) {
 	}
 	require.Equal(t, int64(len(exempt)), m.Stats().Exempt)
 	require.Zero(t, gate.Stats().Admitted)
+}
+
+func TestExemptPathsMustBeClean(t *testing.T) {
+	for _, p := range []string{"", "healthz", "/a/../b", "//a", "/a//b", "/.", "."} {
+		require.PanicsWithValue(t, fmt.Sprintf("httpgate: ExemptPaths: paths: must be clean and begin with a slash, got %q", p),
+			func() { httpgate.ExemptPaths("/ok", p) })
+	}
+	require.NotPanics(t, func() { httpgate.ExemptPaths("/", "/a/", "/a") })
 }
 
 func TestExemptRequestGetsTheWriterOfTheServer(t *testing.T) {

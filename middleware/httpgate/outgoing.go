@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -111,10 +112,10 @@ func inMemory(body io.ReadCloser, announced int64) bool {
 	return false
 }
 
-// The two types of which io.NopCloser returns one.
+// The two types of which io.NopCloser returns one. They are never changed.
 var (
-	nopCloser         = reflect.TypeOf(io.NopCloser(struct{ io.Reader }{}))
-	nopCloserWriterTo = reflect.TypeOf(io.NopCloser((*bytes.Reader)(nil)))
+	nopCloser         = reflect.TypeOf(io.NopCloser(struct{ io.Reader }{})) //nolint:gochecknoglobals // a constant
+	nopCloserWriterTo = reflect.TypeOf(io.NopCloser((*bytes.Reader)(nil)))  //nolint:gochecknoglobals // a constant
 )
 
 // unsendable reports whether the error err of r is about r itself, which is not valid: nobody was asked, or nobody could
@@ -144,10 +145,8 @@ func validHeader(h http.Header) bool {
 		if !validToken(name) && name != ":protocol" {
 			return false
 		}
-		for _, v := range values {
-			if hasControl(v) {
-				return false
-			}
+		if slices.ContainsFunc(values, hasControl) {
+			return false
 		}
 	}
 	return true

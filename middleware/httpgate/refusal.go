@@ -65,6 +65,9 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // body that is longer than 256 KiB or of unknown length; a shorter one has 100 ms to arrive, or the connection is closed
 // too.
 //
+// A call of gRPC is answered with the status RESOURCE_EXHAUSTED and a grpc-retry-pushback-ms instead, since its client would
+// repeat what is answered with 503 at once.
+//
 // A [Middleware] further out books the request as [spillway.Ignored]: it was refused, and nobody failed. That needs a w
 // that unwraps to the writer of that Middleware, as for [http.ResponseController].
 //
@@ -77,6 +80,10 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	markRefused(w)
 	closeUnread(w, r)
+	if isGRPC(r) {
+		refuseGRPC(w, r, rej)
+		return
+	}
 	status, body := problem(rej)
 	h := w.Header()
 	delete(h, "Content-Length")
@@ -87,6 +94,24 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method != http.MethodHead {
 		_, _ = io.WriteString(w, body) // a client that does not want its refusal is no error
 	}
+}
+
+// Values of the fields that end a call of gRPC.
+var (
+	headerResourceExhausted = []string{"8"}
+	headerOverloaded        = []string{"overloaded"}
+)
+
+// refuseGRPC answers a call of gRPC with the status RESOURCE_EXHAUSTED, as package grpcgate does. Of a 503 its client would
+// make UNAVAILABLE, which it may repeat at once.
+func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
+	h := w.Header()
+	delete(h, "Content-Length")
+	h["Content-Type"] = r.Header["Content-Type"]
+	h["Grpc-Status"] = headerResourceExhausted
+	h["Grpc-Message"] = headerOverloaded
+	h["Grpc-Retry-Pushback-Ms"] = []string{retryAfterHeader(rej.RetryAfter)[0] + "000"}
+	w.WriteHeader(http.StatusOK)
 }
 
 // Problem returns what [WriteRefusal] answers to err, the status and the body, and calls set for each header: Content-Type,

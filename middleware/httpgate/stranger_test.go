@@ -60,7 +60,7 @@ func knownKeys(t *testing.T, key func(*http.Request) string) map[string]bool {
 	for i := range 1100 {
 		for _, method := range []string{"CONNECT", "GET", "X"} {
 			for _, path := range []string{"/a/" + strings.Repeat("x", i), "/items//" + strings.Repeat("y", i), "/dir/../" + strings.Repeat("z", i), "/items/" + strings.Repeat("w", i), "/dir", "/dir/x"} {
-				r := httptest.NewRequest("GET", "/", nil)
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				r.Method, r.URL = method, &url.URL{Path: path}
 				r.Pattern = path // as a ServeMux would set it for a CONNECT that it redirects
 				keys[key(r)] = true
