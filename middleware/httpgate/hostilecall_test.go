@@ -12,11 +12,13 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -112,11 +114,11 @@ func badCalls() []badCall {
 			_, _ = io.Copy(io.Discard, res.Body)
 		}},
 		{name: "answer that is not read for a while", prepare: path("/medium"), take: func(_ *http.Request, res *http.Response) {
-			time.Sleep(slowest + 200*time.Millisecond) // in real time, as above
+			time.Sleep(dally) // in real time, as above
 			_, _ = io.Copy(io.Discard, res.Body)
 		}},
 		{name: "answer that is cut off for want of readers", prepare: path("/impatient"), take: func(_ *http.Request, res *http.Response) {
-			time.Sleep(slowest + 200*time.Millisecond) // as above
+			time.Sleep(1200 * time.Millisecond) // as above; a second is the patience of Transport
 			_, _ = io.Copy(io.Discard, res.Body)
 		}},
 		{name: "answer that is closed unread", prepare: path("/big"), take: func(*http.Request, *http.Response) {}},
@@ -153,7 +155,7 @@ func eachBackend(t *testing.T, f func(t *testing.T, origin string, rt *httpgate.
 			})
 			mux.HandleFunc("GET /medium", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 			mux.HandleFunc("GET /impatient", func(w http.ResponseWriter, _ *http.Request) {
-				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowest / 2))
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 				_, _ = w.Write(make([]byte, 16<<20))
 			})
 			for _, status := range []int{401, 501, 505} {
@@ -164,7 +166,7 @@ func eachBackend(t *testing.T, f func(t *testing.T, origin string, rt *httpgate.
 			srv.EnableHTTP2 = http2
 			srv.StartTLS()
 			defer srv.Close()
-			p := &tripwire{slow: slowest}
+			p := &tripwire{}
 			rt, err := httpgate.NewTransport(spillway.New(p), srv.Client().Transport, &httpgate.TransportOptions{
 				Route: func(r *http.Request) string { return r.URL.Path },
 			})
@@ -247,7 +249,7 @@ func TestFailuresOfTheServerStillCount(t *testing.T) {
 		"in memory": with(strings.NewReader("abc"), 3),
 	} {
 		for _, base := range []http.RoundTripper{failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
-			p := &tripwire{slow: slowest}
+			p := &tripwire{}
 			badCall{name: name, prepare: prepare}.send(t, "http://server.test", transport(t, base, nil, p))
 			_, against := p.seen()
 			require.Len(t, against, 1, name)
@@ -281,4 +283,23 @@ func TestWatchedBodyIsSentAsItIs(t *testing.T) {
 		require.Same(t, r, res.Request)
 		require.Equal(t, before.Body, r.Body)
 	}
+}
+
+// The caller's own time is not the server's: neither that of a body that stalls nor that before it reads on.
+func TestStrangersTeachNoLatencyToBreakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		base := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			_, _ = io.ReadAll(r.Body)
+			time.Sleep(20 * ms)
+			return responding(http.StatusOK, slowBody{newBody("", io.EOF)}).RoundTrip(r)
+		})
+		r := outgoing(t.Context(), nil)
+		with(&stalls{time.Second, 3}, -1)(r)
+		res, err := transport(t, base, nil, p).RoundTrip(r)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		_, _ = io.ReadAll(res.Body)
+		require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: 20*ms + 3*time.Second}}, p.Results())
+	})
 }

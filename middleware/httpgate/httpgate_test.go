@@ -25,6 +25,10 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 	require.EqualError(t, err, "httpgate: gate: must be a Gate, got nil")
 	_, err = httpgate.New(spillway.New(), &httpgate.Options{MaxLongLived: -1})
 	require.EqualError(t, err, "httpgate: MaxLongLived: must be at least 0, got -1")
+	_, err = httpgate.New(spillway.New(), &httpgate.Options{MaxLongLivedPerKey: -1})
+	require.EqualError(t, err, "httpgate: MaxLongLivedPerKey: must be at least 0, got -1")
+	_, err = httpgate.New(spillway.New(), &httpgate.Options{FairChance: -time.Second})
+	require.EqualError(t, err, "httpgate: FairChance: must be at least 0, got -1s")
 
 	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { httpgate.Handler(nil, nil) })
 	require.PanicsWithError(t, "httpgate: MaxLongLived: must be at least 0, got -1", func() {

@@ -36,9 +36,22 @@ func (x *exchange) restore() {
 	if x.in == nil {
 		return
 	}
-	body := x.r.Body
-	*x.r = x.in.Request
-	x.r.Body = body
+	in := &x.in.Request
+	if in.Pattern != x.r.Pattern { // and with it the values of its wildcards
+		body := x.r.Body
+		*x.r = *in
+		x.r.Body = body
+		return
+	}
+	if in.Form != nil {
+		x.r.Form = in.Form
+	}
+	if in.PostForm != nil {
+		x.r.PostForm = in.PostForm
+	}
+	if in.MultipartForm != nil {
+		x.r.MultipartForm = in.MultipartForm
+	}
 }
 
 // A requestBody is the body of an incoming.

@@ -26,6 +26,13 @@ func get(key, value string) *http.Request {
 	return r
 }
 
+// tunnel returns an extended CONNECT, with which WebSockets begin over HTTP/2.
+func tunnel() *http.Request {
+	r := get("Accept", "*/*")
+	r.Method, r.Header[":protocol"] = http.MethodConnect, []string{"websocket"}
+	return r
+}
+
 // stream is the beginning of an event stream, flushed.
 func stream(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -109,10 +116,12 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 			r.Method = http.MethodPost
 			return r
 		}(), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
-		"upgrade claimed, not done": {get("Upgrade", "websocket"), answer(http.StatusOK), false},
-		"h2c offered":               {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
-		"101":                       {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
-		"101 not claimed":           {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
+		"extended CONNECT":              {tunnel(), func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, true},
+		"extended CONNECT, turned down": {tunnel(), answer(http.StatusNoContent), false},
+		"upgrade claimed, not done":     {get("Upgrade", "websocket"), answer(http.StatusOK), false},
+		"h2c offered":                   {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
+		"101":                           {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
+		"101 not claimed":               {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
 		"101 too late": {get("Upgrade", "websocket"), func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.WriteHeader(http.StatusSwitchingProtocols)

@@ -351,3 +351,27 @@ func (s slowReader) Read([]byte) (int, error) {
 	time.Sleep(s.after)
 	return 0, io.EOF
 }
+
+// Whoever is outside of the gate sees what the handlers inside noted on the request, also if it has a body, and the server
+// removes the files of its form.
+func TestRequestWithABodyIsTheSameOutside(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /items/{id}", func(_ http.ResponseWriter, r *http.Request) { assert.NoError(t, r.ParseForm()) })
+	plain := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { assert.NoError(t, r.ParseMultipartForm(1)) })
+
+	r := httptest.NewRequest(http.MethodPost, "/items/7?a=1", strings.NewReader("b=2"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	body := r.Body
+	httpgate.Handler(spillway.New(), nil)(mux).ServeHTTP(httptest.NewRecorder(), r)
+	require.Equal(t, "POST /items/{id}", r.Pattern)
+	require.Equal(t, "7", r.PathValue("id"))
+	require.Equal(t, url.Values{"a": {"1"}, "b": {"2"}}, r.Form)
+	require.Equal(t, url.Values{"b": {"2"}}, r.PostForm)
+	require.Equal(t, body, r.Body)
+
+	r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader("--x\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\ntext\r\n--x--\r\n"))
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+	httpgate.Handler(spillway.New(), nil)(plain).ServeHTTP(httptest.NewRecorder(), r)
+	require.Len(t, r.MultipartForm.File["f"], 1)
+	require.NoError(t, r.MultipartForm.RemoveAll())
+}

@@ -3,16 +3,12 @@ package httpgate_test
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/spillway-go/spillway"
 )
 
-// A tripwire is a breaker without mercy: it refuses everything for good once three requests counted against the service, or
-// one was slow.
+// A tripwire is a breaker without mercy: it refuses everything once three requests counted against the service.
 type tripwire struct {
-	slow time.Duration
-
 	mu       sync.Mutex
 	against  int
 	inFlight int
@@ -35,15 +31,10 @@ func (p *tripwire) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Resu
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight--
-	switch {
-	case res.Outcome == spillway.Failure, res.Outcome == spillway.Dropped:
+	if res.Outcome == spillway.Failure || res.Outcome == spillway.Dropped {
 		p.against++
-	case res.Outcome == spillway.Success && res.Latency > p.slow:
-		p.against = 3
-	default:
-		return
+		p.what = append(p.what, res)
 	}
-	p.what = append(p.what, res)
 }
 
 func (p *tripwire) seen() (inFlight int, against []spillway.Result) {
