@@ -168,7 +168,6 @@ func (d *deadlines) judge(r *http.Request, claimed bool) (route string, tooLate 
 // learn learns how a request of route went that ended now with outcome o, and took latency.
 func (d *deadlines) learn(route string, r *http.Request, o spillway.Outcome, now time.Time, latency time.Duration) {
 	switch {
-	case route == "":
 	case o == spillway.Success:
 		d.latencies.Observe(route, latency, now)
 	case r.Context().Err() != nil:

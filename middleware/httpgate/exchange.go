@@ -122,7 +122,7 @@ func (x *exchange) returned() {
 	worked := x.worked(elapsed)
 	o := x.outcome(elapsed, worked)
 	x.permit.DoneAt(arrived.Add(worked), o)
-	x.learn(o, arrived.Add(elapsed), worked)
+	x.learn(o, elapsed, worked)
 }
 
 // end gives back what the request still holds; it is deferred, so that nothing is left when the handler panics.

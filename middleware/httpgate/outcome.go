@@ -74,12 +74,14 @@ func (x *exchange) kind() string {
 	return x.r.Pattern
 }
 
-// learn learns how long the request took that ended now, by the end of its handler.
-func (x *exchange) learn(o spillway.Outcome, now time.Time, worked time.Duration) {
+// learn learns how long the request took, whose handler has returned after elapsed.
+func (x *exchange) learn(o spillway.Outcome, elapsed, worked time.Duration) {
 	if o == spillway.Success && x.status < 300 { // a redirect says little about what it leads to
 		x.m.chance.Observe(x.kind(), worked)
 	}
-	x.m.late.learn(x.route, x.r, o, now, worked)
+	if x.route != "" {
+		x.m.late.learn(x.route, x.r, o, x.permit.Arrived().Add(elapsed), worked)
+	}
 }
 
 // unwound returns how a request went whose handler panicked or exited its goroutine.
