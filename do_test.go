@@ -124,6 +124,11 @@ func TestDoAllocatesNothing(t *testing.T) {
 		_ = spillway.Do(context.Background(), gate, spillway.Request{}, func(context.Context) error { n++; return nil })
 	}))
 	require.Equal(t, 1001, n)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		_ = spillway.Do(ctx, gate, spillway.Request{Key: "k"}, func(context.Context) error { n++; return nil })
+	}))
 }
 
 func TestMust(t *testing.T) {

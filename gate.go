@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/deadline"
 	"github.com/spillway-go/spillway/internal/isnil"
 )
 
@@ -22,6 +23,7 @@ type Gate struct {
 	queues   uint8 // bit i: policies[i] may block in Admit
 	anchor   atomic.Pointer[time.Time]
 	counts   gateCounts
+	chances  atomic.Pointer[deadline.Chance] // nil until a call of Do has a deadline
 }
 
 // New returns a Gate that asks the policies in the given order and, when one refuses, gives back in reverse. A Gate of no

@@ -17,16 +17,25 @@ type call struct {
 	t       *RoundTripper
 	r       *http.Request
 	permit  spillway.Permit
+	route   string           // what takes about as long
+	out     *outgoing        // what was sent instead of r, or nil
 	outcome spillway.Outcome // by the header of the response
 	wish    time.Duration    // for how long the server asked to be left alone
-	hurried bool             // its deadline was too close to be held against the server
+	header  time.Duration    // how long the server took for the header, or 0
+	took    atomic.Int64     // how long it took for what was read of the body, in nanoseconds
 	handed  bool             // to the body of the response, which ends the call
 	reading atomic.Bool      // the body is being read, and will notice the end of the context itself
 	ended   atomic.Bool
 }
 
+// patience is for how long a caller may keep a server waiting, by a request body that stalls or a response that it does not
+// read, until it has itself to blame if the server breaks off: no server waits for less.
+const patience = time.Second
+
 // answered takes what the base RoundTripper returned. It ends the call, or hands it to the body of the response.
 func (c *call) answered(res *http.Response, err error) {
+	elapsed := c.elapsed()
+	c.header = max(elapsed-c.out.waited(elapsed), 1)
 	c.outcome = c.judge(res, err)
 	if res != nil && c.outcome == spillway.Dropped {
 		c.wish = RetryAfter(res.Header, time.Now())
@@ -51,12 +60,42 @@ func endsWithBody(res *http.Response) bool {
 	return !writable
 }
 
+// elapsed returns the time since the call was admitted.
+func (c *call) elapsed() time.Duration { return time.Since(c.permit.Arrived()) }
+
+// worked returns how long the server took: to the header, and whenever the caller waited for more of the body.
+func (c *call) worked() time.Duration {
+	if c.header == 0 { // the RoundTripper panicked
+		return c.elapsed()
+	}
+	return c.header + time.Duration(c.took.Load())
+}
+
 // judge returns how the call went, which has got a response, an error, or an error in the body of a response.
 func (c *call) judge(res *http.Response, err error) spillway.Outcome {
-	if err != nil && c.hurried && deadlinePassed(c.r) {
+	if c.out.faulty() || err != nil && c.ownFault(res, err) {
 		return spillway.Ignored
 	}
 	return c.t.o.Outcome(c.r, res, err)
+}
+
+// ownFault reports whether err is the caller's own fault, or that of the deadline that it chose.
+func (c *call) ownFault(res *http.Response, err error) bool {
+	if res == nil && unsendable(c.r, err) {
+		return true
+	}
+	own := c.elapsed() - c.worked()
+	if own >= patience {
+		return true
+	}
+	if !deadlinePassed(c.r) {
+		return false
+	}
+	if c.out.stalled() {
+		return true
+	}
+	by, ok := c.r.Context().Deadline()
+	return ok && !c.t.chance.Fair(c.route, by.Sub(c.permit.Arrived())-own)
 }
 
 // end ends the call and reports whether it had not ended before.
@@ -64,7 +103,14 @@ func (c *call) end(o spillway.Outcome) bool {
 	if !c.ended.CompareAndSwap(false, true) {
 		return false
 	}
-	c.permit.DoneRetryAfter(o, c.wish)
+	if worked := c.worked(); c.wish > 0 {
+		c.permit.DoneRetryAfter(o, c.wish)
+	} else {
+		c.permit.DoneAt(c.permit.Arrived().Add(worked), o)
+		if o == spillway.Success {
+			c.t.chance.Observe(c.route, worked)
+		}
+	}
 	if c.t.o.Budget != nil {
 		c.t.o.Budget.Record(o)
 	}
@@ -117,9 +163,14 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
+	if b.call.r.Context().Err() != nil { // before the caller read on
+		b.call.contextEnded()
+	}
+	began := b.call.elapsed()
 	b.call.reading.Store(true)
 	n, err := b.inner.Read(p)
 	b.call.reading.Store(false)
+	b.call.took.Add(int64(b.call.elapsed() - began))
 	if err != nil {
 		b.release()
 		if errors.Is(err, io.EOF) {

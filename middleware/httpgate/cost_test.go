@@ -60,7 +60,7 @@ func TestAllocations(t *testing.T) {
 		})(http.HandlerFunc(fine)), 0},
 		"long-lived": {httpgate.Handler(gate, &httpgate.Options{
 			LongLived: func(*http.Request) bool { return true },
-		})(http.HandlerFunc(fine)), 0},
+		})(http.HandlerFunc(fine)), 1},
 		"refused": {httpgate.Handler(closed, nil)(http.HandlerFunc(fine)), refusing},
 	} {
 		require.LessOrEqual(t, testing.AllocsPerRun(1000, inMemory(c.h, w, r))-bare, c.over, name)

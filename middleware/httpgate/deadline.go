@@ -25,7 +25,7 @@ type Deadline struct {
 	// Route returns what r asks for: a name for the requests that take about equally long, or "" for one that is not to be
 	// judged. One name for quick and slow routes refuses the quick ones by the latency of the slow ones. It must come from
 	// a set of the service's own: a path is not a route. It runs before the gate, where r.Pattern is set only if the gate
-	// stands behind the router; before a ServeMux, ask its Handler for the pattern.
+	// stands behind the router; before a ServeMux, take [PatternKey].
 	// Route must be set.
 	Route func(r *http.Request) string
 
@@ -165,16 +165,8 @@ func (d *deadlines) judge(r *http.Request, claimed bool) (route string, tooLate 
 	return route, true
 }
 
-// done ends a request of route with outcome o, and learns how long it took.
-func (d *deadlines) done(route string, r *http.Request, permit *spillway.Permit, o spillway.Outcome) {
-	if route == "" {
-		permit.Done(o)
-		return
-	}
-	arrived := permit.Arrived()
-	latency := time.Since(arrived)
-	now := arrived.Add(latency)
-	permit.DoneAt(now, o)
+// learn learns how a request of route went that ended now with outcome o, and took latency.
+func (d *deadlines) learn(route string, r *http.Request, o spillway.Outcome, now time.Time, latency time.Duration) {
 	switch {
 	case o == spillway.Success:
 		d.latencies.Observe(route, latency, now)

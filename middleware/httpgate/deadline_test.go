@@ -166,7 +166,7 @@ func TestNeverStartsWhatHasEnded(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for _, o := range []*httpgate.Options{nil, {Deadline: &httpgate.Deadline{Route: oneRoute}}} {
-		for ctx, want := range map[context.Context]int{gone: 499, late: http.StatusServiceUnavailable} {
+		for ctx, want := range map[context.Context]int{gone: http.StatusServiceUnavailable, late: http.StatusServiceUnavailable} {
 			p := &gatetest.Recorder{}
 			gate := spillway.New(p)
 			m, err := httpgate.New(gate, o)
@@ -273,10 +273,7 @@ func ExampleDeadline() {
 	mux.HandleFunc("GET /report/{id}", hello)
 	gated := httpgate.Handler(spillway.New(), &httpgate.Options{
 		Deadline: &httpgate.Deadline{
-			Route: func(r *http.Request) string {
-				_, pattern := mux.Handler(r)
-				return pattern
-			},
+			Route:   httpgate.PatternKey(mux),
 			Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second),
 		},
 	})(mux)

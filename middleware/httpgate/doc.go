@@ -8,14 +8,18 @@
 //
 // A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its context
 // tell the policies how it went. A request that the gate refuses is answered at once with 503 Service Unavailable, or 429
-// Too Many Requests if the caller used up its own share, a Retry-After and a small problem document. Its body is not read
-// and nothing is logged: the refused request stays the cheapest one in the process.
+// Too Many Requests if the caller used up its own share, a Retry-After and a small problem document. Nothing is logged,
+// and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one in the process.
 //
 // # Where it stands
 //
-// Put it outside whatever costs something (authentication, body parsing, tracing) and inside two things: the middleware
-// that recovers from panics, and [http.TimeoutHandler]. A gate outside a TimeoutHandler gets its permit back when the
-// timeout strikes, while the handler still burns what the permit stood for.
+// Put it outside whatever costs something (authentication, body parsing, tracing) and inside four things: the middleware
+// that recovers from panics, CORS, [http.TimeoutHandler] and [http.MaxBytesHandler]. A gate outside a TimeoutHandler gets
+// its permit back when the timeout strikes, while the handler still burns what the permit stood for. An h2c.NewHandler
+// stands outside too: of the connections that it takes over, a gate around it would see one request each.
+//
+// The server needs timeouts. A gate decides who comes in; a client that neither sends nor reads holds its place until a
+// ReadTimeout or WriteTimeout ends it. The time that it keeps the handler waiting does not count as latency.
 //
 // # Limits per client
 //
@@ -26,10 +30,10 @@
 //
 // # What is not gated
 //
-// Health checks, metrics and profiles are exempt ([DefaultExempt]): a liveness probe that is shed turns an overload into
-// a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it, because how
+// Health checks and metrics are exempt ([DefaultExempt], [ExemptPaths]): a liveness probe that is shed turns an overload
+// into a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it, because how
 // long a subscription stays open says nothing about the service; they count against a limit of their own
-// ([Options.MaxLongLived]).
+// ([Options.MaxLongLived]), of which no key takes all.
 //
 // # Deadlines
 //
@@ -41,6 +45,12 @@
 // [Transport] does for a client what Handler does for a server. Its key is the host, so that one gate with a breaker per
 // key serves a client of many hosts. A call is in flight until its response has been read, closed or broken off. A
 // refused call fails at once with the *[spillway.Rejection], and a [RetryBudget] tells whether to try again.
+//
+// # Whose fault it is
+//
+// A request counts against the service only if the service had a fair chance. A body that cannot be read, a deadline that
+// is shorter than what requests of the route take ([Options.FairChance]), a client that is gone and a refusal by another
+// gate of the process are Ignored. In front of a reverse proxy, [ProxyError] makes refusals of them.
 //
 // # Other frameworks
 //

@@ -2,10 +2,11 @@ package httpgate
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/spillway-go/spillway"
 )
@@ -15,15 +16,32 @@ import (
 type exchange struct {
 	inner    http.ResponseWriter
 	m        *Middleware
+	r        *http.Request // as the gate got it
+	in       *incoming     // what the handler gets instead, if the request has a body
 	permit   spillway.Permit
-	route    string // whose latency it tells, or ""
-	status   int    // 0 until the header is written
-	claimed  bool   // by its client or by Options.LongLived, the request is long-lived
-	detached bool   // it has left the gate
-	finished bool   // its handler has returned
+	route    string // by Options.Deadline, or ""
+	key      string // whose long-lived request it may become
+	blocked  atomic.Int64
+	buffered int // bytes that net/http has not sent yet, by its smallest buffer
+	status   int // 0 until the header is written
+	held     atomic.Uint32
+	claimed  bool // by its client or by Options.LongLived, the request is long-lived
+	refused  bool // by a gate further in, or on the way to another service
 }
 
+// What an exchange holds: its permit at first; a place among the long-lived requests once it has left the gate; nothing
+// when its handler has returned. A hijacked connection takes over what there is, until it is closed.
+const (
+	holdsPermit = iota
+	holdsPlace
+	holdsNothing
+	connHolds
+)
+
 func (x *exchange) writeHeader(status int) {
+	if status == http.StatusRequestEntityTooLarge && x.status == 0 {
+		x.closeOversized()
+	}
 	// What comes before the final header says nothing; 101 is final.
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		x.commit(status)
@@ -34,6 +52,14 @@ func (x *exchange) writeHeader(status int) {
 	}
 }
 
+// closeOversized announces on HTTP/1 that the connection closes, as http.MaxBytesReader does where it finds the writer of
+// net/http. Else net/http would wait for the rest of the body before it answers.
+func (x *exchange) closeOversized() {
+	if x.r.ProtoMajor == 1 && x.in != nil && !x.in.body.eof.Load() {
+		x.inner.Header()["Connection"] = headerClose
+	}
+}
+
 // commit notes the status of the response: the first wins, as it does in net/http.
 func (x *exchange) commit(status int) {
 	if x.status == 0 {
@@ -41,52 +67,76 @@ func (x *exchange) commit(status int) {
 	}
 }
 
-// flushing notes that a flush sends the header, and with it the proof that a request is an event stream.
+// flushing notes that a flush sends the header, and with it the proof that a request is an event stream or a tunnel.
 func (x *exchange) flushing() {
 	x.commit(http.StatusOK)
-	if x.claimed && !x.detached && isEventStream(x.inner.Header().Get("Content-Type")) {
+	if x.claimed && x.held.Load() == holdsPermit &&
+		(isEventStream(x.inner.Header().Get("Content-Type")) || x.status < 300 && isTunnel(x.r)) {
 		x.detach()
 	}
 }
 
-func (x *exchange) hijacked(c net.Conn, rw *bufio.ReadWriter, err error) (net.Conn, *bufio.ReadWriter, error) {
-	if err == nil {
-		x.detach()
-	}
-	return c, rw, err
-}
-
-// detach lets the request leave the gate. If there is no room for another long-lived request, it stays in flight.
+// detach lets the request leave the gate. If there is no room for another long-lived request, or if its handler has
+// returned, nothing happens.
 func (x *exchange) detach() {
-	if x.detached || !x.m.long.enter() {
+	if x.held.Load() != holdsPermit || !x.m.long.enter(x.key) {
 		return
 	}
-	x.detached = true
+	if !x.held.CompareAndSwap(holdsPermit, holdsPlace) { // by a goroutine that outlives the handler
+		x.m.long.leave(x.key)
+		return
+	}
 	x.permit.Done(spillway.Ignored)
 }
 
-// returned ends the request whose handler has returned.
-func (x *exchange) returned(r *http.Request) {
-	if !x.detached {
-		x.commit(http.StatusOK)
-		status := meantStatus(x.inner, r, x.status)
-		x.m.late.done(x.route, r, &x.permit, x.m.o.Outcome(r, status))
+// errH2C refuses to hand over the connection of a request that offers h2c.
+var errH2C = errors.New("httpgate: Hijack: refused for h2c: all requests on the connection would pass by the gate; " +
+	"put the gate inside h2c.NewHandler")
+
+// hijack takes the connection from hijacker. What the exchange holds stays taken until that connection is closed.
+func (x *exchange) hijack(hijacker func() (net.Conn, *bufio.ReadWriter, error)) (net.Conn, *bufio.ReadWriter, error) {
+	if offersH2C(x.r) {
+		return nil, nil, errH2C
 	}
-	x.finished = true
+	c, rw, err := hijacker()
+	if err != nil {
+		return c, rw, err
+	}
+	x.detach()
+	h := &hold{m: x.m, key: x.key, place: x.held.Swap(connHolds) == holdsPlace}
+	if !h.place {
+		h.permit = &x.permit
+	}
+	return holding(c, h), rw, nil
+}
+
+// returned ends the request whose handler has returned.
+func (x *exchange) returned() {
+	x.restore()
+	if !x.held.CompareAndSwap(holdsPermit, holdsNothing) {
+		return // what it holds instead is given back by end, or by the connection
+	}
+	x.commit(http.StatusOK)
+	arrived := x.permit.Arrived()
+	elapsed := time.Since(arrived)
+	worked := x.worked(elapsed)
+	o := x.outcome(elapsed, worked)
+	x.permit.DoneAt(arrived.Add(worked), o)
+	x.learn(o, elapsed, worked)
 }
 
 // end gives back what the request still holds; it is deferred, so that nothing is left when the handler panics.
-func (x *exchange) end(r *http.Request) {
-	if x.detached {
-		x.m.long.leave()
-		return
+func (x *exchange) end() {
+	switch x.held.Swap(holdsNothing) {
+	case holdsPlace:
+		x.restore()
+		x.m.long.leave(x.key)
+	case holdsPermit:
+		x.restore()
+		x.permit.Done(x.unwound())
+	case holdsNothing: // it has ended, unless Options.Outcome panicked
+		x.permit.Done(spillway.Failure)
+	case connHolds:
+		x.restore()
 	}
-	if x.finished {
-		return
-	}
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		x.permit.Done(spillway.Ignored)
-		return
-	}
-	x.permit.Done(spillway.Failure)
 }

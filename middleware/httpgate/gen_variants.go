@@ -16,7 +16,7 @@ import (
 var methods = []struct{ signature, body string }{
 	{"Flush()", "w.x.flush()"},
 	{"FlushError() error", "return w.x.flushError()"},
-	{"Hijack() (net.Conn, *bufio.ReadWriter, error)", "return w.x.hijack()"},
+	{"Hijack() (net.Conn, *bufio.ReadWriter, error)", "return w.x.hijackInner()"},
 	{"ReadFrom(r io.Reader) (int64, error)", "return w.x.readFrom(r)"},
 	{"Push(target string, o *http.PushOptions) error", "return w.x.push(target, o)"},
 	{"WriteString(s string) (int, error)", "return w.x.writeString(s)"},

@@ -3,7 +3,6 @@ package httpgate
 import (
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 // statusOfGRPC holds, by the code of a gRPC status, the HTTP status of the same meaning, by the table of google.rpc.Code.
@@ -20,10 +19,7 @@ var statusOfGRPC = [...]int{
 // meantStatus returns what status means, with which the handler answered r through w. It is status, but for gRPC, which
 // answers 200 whatever happens and tells how it went in a trailer.
 func meantStatus(w http.ResponseWriter, r *http.Request, status int) int {
-	if r.Method != http.MethodPost || status != http.StatusOK {
-		return status
-	}
-	if mediaType := r.Header["Content-Type"]; len(mediaType) == 0 || !strings.HasPrefix(mediaType[0], "application/grpc") {
+	if status != http.StatusOK || !isGRPC(r) {
 		return status
 	}
 	h := w.Header() // not for others: net/http may copy it

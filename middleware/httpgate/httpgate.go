@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/deadline"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -20,8 +21,9 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 type Middleware struct {
 	gate    *spillway.Gate
 	o       Options // no field is nil, except Request, LongLived, Deadline and RateLimit
-	long    longLived
+	long    *longLived
 	late    *deadlines
+	chance  *deadline.Chance
 	exempts stats.Counter
 }
 
@@ -39,7 +41,12 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{gate: gate, o: opts, long: longLived{limit: int64(opts.MaxLongLived)}, late: late}, nil
+	chance, err := deadline.NewChance(opts.FairChance, nil)
+	if err != nil {
+		return nil, err
+	}
+	long := newLongLived(opts.MaxLongLived, opts.MaxLongLivedPerKey)
+	return &Middleware{gate: gate, o: opts, long: long, late: late, chance: chance}, nil
 }
 
 // Stats is a snapshot of what a [Middleware] knows beyond what its [spillway.Gate] counts.
@@ -80,20 +87,26 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	claimed := m.claimsLongLife(r)
-	if claimed && m.long.full() && r.Context().Err() == nil {
-		m.long.refused.Add(1)
-		m.refuse(w, r, errTooManyLongLived)
-		return
-	}
-	route, tooLate := m.late.judge(r, claimed)
-	if tooLate {
-		m.refuse(w, r, errTooLate)
+	if isH2CPreface(r) {
+		http.Error(w, errH2C.Error(), http.StatusHTTPVersionNotSupported)
 		return
 	}
 	var req spillway.Request
 	if m.o.Request != nil {
 		req = m.o.Request(r)
+	}
+	claimed := m.claimsLongLife(r)
+	if claimed && r.Context().Err() == nil {
+		if rej := m.long.refuses(req.Key); rej != nil {
+			m.long.refused.Add(1)
+			m.refuse(w, r, rej)
+			return
+		}
+	}
+	route, tooLate := m.late.judge(r, claimed)
+	if tooLate {
+		m.refuse(w, r, errTooLate)
+		return
 	}
 	permit, err := m.gate.Enter(r.Context(), req)
 	if err != nil {
@@ -101,23 +114,18 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.tellAdmitted(w, req, &permit)
-	if claimed && m.o.LongLived != nil && m.long.enter() {
-		permit.Done(spillway.Ignored)
-		defer m.long.leave()
-		h.next.ServeHTTP(w, r)
-		return
+	gw, x := wrap(w, r)
+	x.m, x.permit, x.route, x.key, x.claimed = m, permit, route, req.Key, claimed
+	if claimed && m.o.LongLived != nil {
+		x.detach()
 	}
-	h.serve(w, r, permit, route, claimed)
+	h.serve(gw, x)
 }
 
-// serve runs the handler under permit. It does not recover: a panic keeps its stack, and what Goexit skips is covered too.
-func (h *gated) serve(w http.ResponseWriter, r *http.Request, permit spillway.Permit, route string, claimed bool) {
-	gw, x := wrap(w)
-	x.m = h.m
-	x.permit = permit
-	x.route = route
-	x.claimed = claimed
-	defer x.end(r)
-	h.next.ServeHTTP(gw, r)
-	x.returned(r)
+// serve runs the handler under the permit of x. It does not recover: a panic keeps its stack, and what Goexit skips is
+// covered too.
+func (h *gated) serve(w http.ResponseWriter, x *exchange) {
+	defer x.end()
+	h.next.ServeHTTP(w, x.takeBody())
+	x.returned()
 }

@@ -3,6 +3,7 @@ package httpgate
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -62,24 +63,43 @@ func HeaderKey(name string) func(r *http.Request) string {
 	}
 }
 
-// PatternKey returns the key that is the pattern of the route of a request, such as "GET /items/{id}". Requests that fit
-// none share the empty key, so nobody makes keys by asking for pages that are not there.
+// PatternKey returns the key that is the pattern of the route of a request, such as "GET /items/{id}", for [KeyBy] or for
+// [Deadline.Route]. Requests that fit none share the empty key, and so do those that the mux redirects to another path, and
+// every CONNECT: nobody makes keys by asking for pages that are not there, or teaches how quick a page is by asking for it
+// in a way that is redirected.
 //
 // A gate around a mux runs before there is a pattern, so PatternKey asks mux, at the price of finding the route twice. If
 // mux is nil, it is [http.Request.Pattern], for a gate inside of a mux.
 func PatternKey(mux *http.ServeMux) func(r *http.Request) string {
 	if mux == nil {
-		return func(r *http.Request) string { return r.Pattern }
+		return func(r *http.Request) string {
+			if r.Method == http.MethodConnect {
+				return ""
+			}
+			return r.Pattern
+		}
 	}
+	redirects := reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
 	return func(r *http.Request) string {
-		_, pattern := mux.Handler(r)
+		if r.Method == http.MethodConnect { // whose pattern would be its target
+			return ""
+		}
+		h, pattern := mux.Handler(r)
+		if reflect.TypeOf(h) == redirects {
+			return ""
+		}
 		return pattern
 	}
 }
 
-// validField reports whether name is a token (RFC 9110) other than host, which net/http moves out of the header.
+// validField reports whether name is a token other than host, which net/http moves out of the header.
 func validField(name string) bool {
-	for _, c := range []byte(name) {
+	return validToken(name) && http.CanonicalHeaderKey(name) != "Host"
+}
+
+// validToken reports whether s is a token (RFC 9110).
+func validToken(s string) bool {
+	for _, c := range []byte(s) {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
@@ -87,5 +107,5 @@ func validField(name string) bool {
 			return false
 		}
 	}
-	return name != "" && http.CanonicalHeaderKey(name) != "Host"
+	return s != ""
 }

@@ -1,8 +1,10 @@
 package httpgate
 
 import (
+	"hash/maphash"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway"
@@ -12,32 +14,76 @@ import (
 // eventStream is the media type of server-sent events.
 const eventStream = "text/event-stream"
 
-// errTooManyLongLived refuses a long-lived request for which there is no room.
-var errTooManyLongLived = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived"}
+// errTooManyLongLived refuses a long-lived request for which there is no room, and errTooManyOfKey one whose key has used
+// up its part of the room.
+var (
+	errTooManyLongLived = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived"}
+	errTooManyOfKey     = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived of one key", OverQuota: true}
+)
 
-// longLived counts the long-lived requests that have left the gate.
+// longLived counts the long-lived requests that have left the gate, all of them and by key.
 type longLived struct {
-	limit   int64
-	open    atomic.Int64
-	refused stats.Counter
+	limit, perKey int64
+	open          atomic.Int64
+	refused       stats.Counter
+	seed          maphash.Seed
+	mu            sync.Mutex
+	keys          map[uint64]int64 // by the hash of the key, since keys may be long
 }
 
-func (l *longLived) full() bool { return l.open.Load() >= l.limit }
+func newLongLived(limit, perKey int) *longLived {
+	return &longLived{limit: int64(limit), perKey: int64(perKey), seed: maphash.MakeSeed(), keys: map[uint64]int64{}}
+}
 
-// enter takes a place and reports whether there was one.
-func (l *longLived) enter() bool {
-	for {
-		n := l.open.Load()
-		if n >= l.limit {
-			return false
-		}
-		if l.open.CompareAndSwap(n, n+1) {
-			return true
-		}
+// refuses returns why another long-lived request of key would find no room, or nil.
+func (l *longLived) refuses(key string) *spillway.Rejection {
+	if l.open.Load() >= l.limit {
+		return errTooManyLongLived
+	}
+	if key == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys[maphash.String(l.seed, key)] >= l.perKey {
+		return errTooManyOfKey
+	}
+	return nil
+}
+
+// enter takes a place for key and reports whether there was one.
+func (l *longLived) enter(key string) bool {
+	if l.open.Add(1) > l.limit {
+		l.open.Add(-1)
+		return false
+	}
+	if key == "" {
+		return true
+	}
+	hash := maphash.String(l.seed, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys[hash] >= l.perKey {
+		l.open.Add(-1)
+		return false
+	}
+	l.keys[hash]++
+	return true
+}
+
+// leave gives back a place of key.
+func (l *longLived) leave(key string) {
+	l.open.Add(-1)
+	if key == "" {
+		return
+	}
+	hash := maphash.String(l.seed, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys[hash]--; l.keys[hash] == 0 {
+		delete(l.keys, hash)
 	}
 }
-
-func (l *longLived) leave() { l.open.Add(-1) }
 
 // claimsLongLife reports whether r is long-lived by the word of Options.LongLived, or else by the word of its client.
 func (m *Middleware) claimsLongLife(r *http.Request) bool {
@@ -48,8 +94,16 @@ func (m *Middleware) claimsLongLife(r *http.Request) bool {
 		// Some clients offer h2c with every request, which net/http never takes up.
 		return !strings.EqualFold(upgrade[0], "h2c")
 	}
+	if isTunnel(r) {
+		return true
+	}
 	accept := r.Header["Accept"]
 	return len(accept) == 1 && r.Method == http.MethodGet && isEventStream(accept[0]) && !strings.Contains(accept[0], ",")
+}
+
+// isTunnel reports whether r is an extended CONNECT (RFC 8441), as WebSockets over HTTP/2 begin.
+func isTunnel(r *http.Request) bool {
+	return r.Method == http.MethodConnect && len(r.Header[":protocol"]) > 0
 }
 
 // isEventStream reports whether a media type, perhaps with parameters, is text/event-stream.

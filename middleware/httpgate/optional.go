@@ -58,30 +58,25 @@ func offered(w http.ResponseWriter) (set int) {
 
 func (x *exchange) flush() {
 	x.flushing()
+	began := x.now()
 	x.inner.(http.Flusher).Flush()
+	x.waited(began)
 }
 
 func (x *exchange) flushError() error {
 	x.flushing()
-	return x.inner.(flushErrorer).FlushError()
+	began := x.now()
+	err := x.inner.(flushErrorer).FlushError()
+	x.waited(began)
+	return err //nolint:wrapcheck // a ResponseWriter adds nothing to an error
 }
 
-func (x *exchange) hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return x.hijacked(x.inner.(http.Hijacker).Hijack())
-}
-
-func (x *exchange) readFrom(src io.Reader) (int64, error) {
-	x.commit(http.StatusOK)
-	return x.inner.(io.ReaderFrom).ReadFrom(src)
+func (x *exchange) hijackInner() (net.Conn, *bufio.ReadWriter, error) {
+	return x.hijack(x.inner.(http.Hijacker).Hijack)
 }
 
 func (x *exchange) push(target string, o *http.PushOptions) error {
 	return x.inner.(http.Pusher).Push(target, o)
-}
-
-func (x *exchange) writeString(s string) (int, error) {
-	x.commit(http.StatusOK)
-	return x.inner.(io.StringWriter).WriteString(s)
 }
 
 func (x *exchange) closeNotify() <-chan bool { return x.inner.(closeNotifier).CloseNotify() }

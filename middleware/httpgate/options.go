@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/spillway-go/spillway"
 )
 
-// defaultMaxLongLived bounds what idle connections may hold: at some 20 KiB each, about 200 MiB.
-const defaultMaxLongLived = 10_000
+const (
+	// defaultMaxLongLived bounds what idle connections may hold: at some 20 KiB each, about 200 MiB.
+	defaultMaxLongLived = 10_000
+	// One key may hold a longLivedShare-th of them.
+	longLivedShare = 10
+)
 
 // Options says how a [Middleware] sees requests. The zero Options consists entirely of defaults. Its functions are called
 // from many goroutines at once.
@@ -39,25 +43,41 @@ type Options struct {
 	// look at the route rather than at what a client can put in a header.
 	//
 	// A hijacked connection or a 101 always leaves the gate, if there is room under MaxLongLived; if not, it stays in
-	// flight. A long-lived request counts as open until its handler returns.
+	// flight. A long-lived request counts as open until its handler returns, or until the connection is closed that its
+	// handler hijacked.
 	LongLived func(r *http.Request) bool
 
 	// MaxLongLived is how many long-lived requests may be open at once; one more is refused.
 	// If MaxLongLived is 0, it is 10000.
 	MaxLongLived int
 
+	// MaxLongLivedPerKey is how many of them may have the same [spillway.Request].Key; one more is refused as over quota.
+	// So no client takes all the room, if Request says whose a request is. The empty key has no limit of its own.
+	// If MaxLongLivedPerKey is 0, it is a tenth of MaxLongLived, and at least 1. If keys are routes, or tenants with many
+	// users, set it.
+	MaxLongLivedPerKey int
+
 	// Deadline refuses at once what would hardly finish before its deadline, judged by how long others took.
 	// If Deadline is nil, a request is refused only if its context has ended already, by its deadline or its client: it
 	// is not known which requests take equally long.
 	Deadline *Deadline
+
+	// FairChance is how much time a request must have had for a missed deadline to count, as long as it is not known how
+	// long its like take; once 10 requests of its route have succeeded, it is what 99 of 100 of them stay under. The time
+	// that the client kept the handler waiting is not counted. A deadline is that of the context, the one that Deadline
+	// reads, or grpc-timeout and connect-timeout-ms. A request that had less is Ignored, so that clients in a hurry cannot
+	// make the service look slow.
+	// If FairChance is 0, it is 100 ms.
+	FairChance time.Duration
 
 	// Outcome says how a request went whose handler has returned, from the status of its response (200 if the handler
 	// wrote none; for gRPC, what its grpc-status is in HTTP) and from r.Context().Err(), which is not nil if the client is
 	// gone or a deadline has passed.
 	// If Outcome is nil, it is [DefaultOutcome].
 	//
-	// Outcome is not asked about a handler that panics or exits its goroutine: that is a [spillway.Failure], or
-	// [spillway.Ignored] if the client was gone. Nor is it asked about a request that has left the gate.
+	// Outcome does not decide about a handler that panics or exits its goroutine: that is a [spillway.Failure], or
+	// [spillway.Ignored] if the client was gone. Nor about a request that has left the gate, whose body could not be read
+	// because of its client, that had no fair chance, or that another gate of this process refused: these are Ignored.
 	Outcome func(r *http.Request, status int) spillway.Outcome
 
 	// Refuse answers a request that was refused. It must not modify rej, which is shared, nor read the body of r; under
@@ -83,6 +103,18 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.MaxLongLived == 0 {
 		out.MaxLongLived = defaultMaxLongLived
 	}
+	if out.MaxLongLivedPerKey < 0 {
+		return out, fmt.Errorf("httpgate: MaxLongLivedPerKey: must be at least 0, got %d", out.MaxLongLivedPerKey)
+	}
+	if out.MaxLongLivedPerKey == 0 {
+		out.MaxLongLivedPerKey = max(out.MaxLongLived/longLivedShare, 1)
+	}
+	if out.FairChance < 0 {
+		return out, fmt.Errorf("httpgate: FairChance: must be at least 0, got %v", out.FairChance)
+	}
+	if out.FairChance == 0 {
+		out.FairChance = defaultFairChance
+	}
 	if out.RateLimit != nil {
 		if err := out.RateLimit.validate(); err != nil {
 			return out, err
@@ -98,18 +130,6 @@ func (o *Options) withDefaults() (Options, error) {
 		out.Refuse = func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) { WriteRefusal(w, r, rej) }
 	}
 	return out, nil
-}
-
-// DefaultExempt reports whether the path of r is /healthz, /livez, /readyz or /metrics, or begins with /debug/pprof/. To
-// exempt more, call it from your own:
-//
-//	Exempt: func(r *http.Request) bool { return r.URL.Path == "/ping" || httpgate.DefaultExempt(r) }
-func DefaultExempt(r *http.Request) bool {
-	switch r.URL.Path {
-	case "/healthz", "/livez", "/readyz", "/metrics":
-		return true
-	}
-	return strings.HasPrefix(r.URL.Path, "/debug/pprof/")
 }
 
 // DefaultOutcome returns how a request went that was answered with the given status, in this order:

@@ -1,10 +1,10 @@
 package httpgate
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/spillway-go/spillway"
 )
@@ -21,7 +21,7 @@ const (
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}` + "\n"
 )
 
-// statusClientClosedRequest goes into logs only: there is nobody left to read it.
+// statusClientClosedRequest is what a call means that gRPC ended as cancelled.
 const statusClientClosedRequest = 499
 
 // closeAbove is the size of an unread body, in bytes, from which net/http closes the connection rather than read it.
@@ -37,7 +37,8 @@ var (
 // errUnknown stands for a refusal that is neither a *Rejection nor the end of a context.
 var errUnknown = &spillway.Rejection{Policy: "unknown", Reason: "unknown"}
 
-// refuse answers a request that the gate, or the limit of long-lived requests, turned away with err.
+// refuse answers a request that the gate, or the limit of long-lived requests, turned away with err. A request whose
+// context has ended gets the default answer: its client may be gone, or the service may be going down.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	rej := rejection(err)
 	if rej == nil {
@@ -47,32 +48,42 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		rej = errUnknown
 	}
+	markRefused(w)
 	closeUnread(w, r)
 	m.o.Refuse(w, r, rej)
 }
 
-// WriteRefusal answers r, whose permit was refused with err, and reads nothing of its body.
+// WriteRefusal answers r, whose permit was refused with err, and does not hand its body to anybody.
 //
 // The answer to a [spillway.Rejection] is 429 if it is OverQuota and 503 otherwise, with a Retry-After in whole seconds:
 // its RetryAfter rounded up, and up to a quarter more (2 s at least, 6 hours at most), so that clients do not come back
-// together. It must not be cached, and its body is a problem document (RFC 9457), except for a HEAD. On HTTP/1 the
-// connection is closed if the request has a body that is longer than 256 KiB or of unknown length.
+// together. It must not be cached, and its body is a problem document (RFC 9457), except for a HEAD. Any other err is
+// answered as a Rejection that says nothing more, also the end of the context of r: net/http ends it when the client is
+// gone, but a service that goes down may end it too, and then the client should know to go elsewhere.
 //
-// If err is the end of the context of r, there is hardly anybody to answer: a client that is gone is logged by whoever
-// logs as 499, without a body, and a deadline that has passed is a 503.
+// On HTTP/1, net/http reads what it got no answer for before it answers. So the connection is closed if the request has a
+// body that is longer than 256 KiB or of unknown length; a shorter one has 100 ms to arrive, or the connection is closed
+// too.
+//
+// A call of gRPC is answered with the status RESOURCE_EXHAUSTED and a grpc-retry-pushback-ms instead, since its client would
+// repeat what is answered with 503 at once.
+//
+// A [Middleware] further out books the request as [spillway.Ignored]: it was refused, and nobody failed. That needs a w
+// that unwraps to the writer of that Middleware, as for [http.ResponseController].
 //
 // WriteRefusal formats nothing, waits of more than a day apart, and allocates only what net/http does. It serves
-// frameworks whose handlers have a ResponseWriter of their own.
+// frameworks whose handlers have a ResponseWriter of their own, and handlers whose own call was refused by a [Transport].
 func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	rej := rejection(err)
 	if rej == nil {
-		if errors.Is(err, context.Canceled) {
-			w.WriteHeader(statusClientClosedRequest)
-			return
-		}
 		rej = errUnknown
 	}
+	markRefused(w)
 	closeUnread(w, r)
+	if isGRPC(r) {
+		refuseGRPC(w, r, rej)
+		return
+	}
 	status, body := problem(rej)
 	h := w.Header()
 	delete(h, "Content-Length")
@@ -83,6 +94,24 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method != http.MethodHead {
 		_, _ = io.WriteString(w, body) // a client that does not want its refusal is no error
 	}
+}
+
+// Values of the fields that end a call of gRPC.
+var (
+	headerResourceExhausted = []string{"8"}
+	headerOverloaded        = []string{"overloaded"}
+)
+
+// refuseGRPC answers a call of gRPC with the status RESOURCE_EXHAUSTED, as package grpcgate does. Of a 503 its client would
+// make UNAVAILABLE, which it may repeat at once.
+func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
+	h := w.Header()
+	delete(h, "Content-Length")
+	h["Content-Type"] = r.Header["Content-Type"]
+	h["Grpc-Status"] = headerResourceExhausted
+	h["Grpc-Message"] = headerOverloaded
+	h["Grpc-Retry-Pushback-Ms"] = []string{retryAfterHeader(rej.RetryAfter)[0] + "000"}
+	w.WriteHeader(http.StatusOK)
 }
 
 // Problem returns what [WriteRefusal] answers to err, the status and the body, and calls set for each header: Content-Type,
@@ -115,10 +144,18 @@ func rejection(err error) *spillway.Rejection {
 	return rej
 }
 
-// closeUnread announces on HTTP/1 that the connection closes, if the body of r is too long to be read for its sake. Else
-// net/http would read up to 256 KiB of it before it answers.
+// refusalPatience is how long the body of a refused request may take to arrive on HTTP/1, if the connection is to be kept.
+const refusalPatience = 100 * time.Millisecond
+
+// closeUnread sees to it that net/http answers r soon, although it has an unread body: on HTTP/1, it would wait for up to
+// 256 KiB of it first. A body that is too long to be read for the sake of the connection closes it; for a shorter one there
+// is a deadline. net/http lifts the deadline before it reads the next request.
 func closeUnread(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && (r.ContentLength < 0 || r.ContentLength > closeAbove) {
+	if r.ProtoMajor != 1 || r.ContentLength == 0 {
+		return
+	}
+	if r.ContentLength < 0 || r.ContentLength > closeAbove ||
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalPatience)) != nil {
 		w.Header()["Connection"] = headerClose
 	}
 }

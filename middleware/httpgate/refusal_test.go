@@ -123,11 +123,20 @@ func TestConnectionIsKeptUnlessTheUnreadBodyIsLong(t *testing.T) {
 			r.ContentLength = c.length
 			r.ProtoMajor = major
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
+			h.ServeHTTP(readDeadliner{w}, r)
 			require.Equal(t, c.closes && major == 1, w.Header().Get("Connection") == "close", "length %d on HTTP/%d", c.length, major)
+			w = httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			require.Equal(t, c.length != 0 && major == 1, w.Header().Get("Connection") == "close",
+				"length %d on HTTP/%d, where nothing ends the wait for a body", c.length, major)
 		}
 	}
 }
+
+// readDeadliner is a recorder that bounds how long a body may take, as the server does.
+type readDeadliner struct{ *httptest.ResponseRecorder }
+
+func (readDeadliner) SetReadDeadline(time.Time) error { return nil }
 
 func TestConnectionClosesWhoeverWritesTheRefusal(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", untouchable{t})

@@ -251,11 +251,10 @@ func TestLatencyLastsToTheEndOfTheBody(t *testing.T) {
 			p := &gatetest.Recorder{}
 			base := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 				time.Sleep(2 * time.Second)
-				return responding(http.StatusOK, newBody("", io.EOF)).RoundTrip(r)
+				return responding(http.StatusOK, slowBody{newBody("", io.EOF)}).RoundTrip(r)
 			})
 			res, err := transport(t, base, &httpgate.TransportOptions{AtHeader: atHeader}, p).RoundTrip(outgoing(t.Context(), nil))
 			require.NoError(t, err)
-			time.Sleep(3 * time.Second)
 			_, _ = io.ReadAll(res.Body)
 			require.Equal(t, want, p.Results()[0].Latency)
 		})
@@ -272,4 +271,12 @@ func TestTransportRequestOptionDecides(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "POST server.test", p.Requests()[0].Key)
 	require.Equal(t, spillway.Critical, p.Requests()[0].Priority)
+}
+
+// slowBody takes 3 s for each Read.
+type slowBody struct{ *fakeBody }
+
+func (b slowBody) Read(p []byte) (int, error) {
+	time.Sleep(3 * time.Second)
+	return b.fakeBody.Read(p)
 }

@@ -214,10 +214,10 @@ func (w *w1) Flush() { w.x.flush() }
 func (w *w2) FlushError() error { return w.x.flushError() }
 func (w *w3) FlushError() error { return w.x.flushError() }
 
-func (w *w4) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijack() }
-func (w *w5) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijack() }
-func (w *w6) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijack() }
-func (w *w7) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijack() }
+func (w *w4) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijackInner() }
+func (w *w5) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijackInner() }
+func (w *w6) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijackInner() }
+func (w *w7) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.x.hijackInner() }
 
 func (w *w8) ReadFrom(r io.Reader) (int64, error)  { return w.x.readFrom(r) }
 func (w *w9) ReadFrom(r io.Reader) (int64, error)  { return w.x.readFrom(r) }

@@ -8,10 +8,10 @@ import (
 
 //go:generate go run gen_variants.go
 
-// wrap returns a ResponseWriter with the optional interfaces of inner, and the exchange inside it: one allocation for both.
-func wrap(inner http.ResponseWriter) (http.ResponseWriter, *exchange) {
+// wrap returns a ResponseWriter for r with the optional interfaces of inner, and the exchange inside it: one allocation for both.
+func wrap(inner http.ResponseWriter, r *http.Request) (http.ResponseWriter, *exchange) {
 	w, x := variants[offered(inner)]()
-	x.inner = inner
+	x.inner, x.r = inner, r
 	return w, x
 }
 
@@ -22,10 +22,7 @@ type writer struct{ x exchange }
 // Header, Write and WriteHeader are those of a ResponseWriter.
 func (w *writer) Header() http.Header { return w.x.inner.Header() }
 
-func (w *writer) Write(b []byte) (int, error) {
-	w.x.commit(http.StatusOK)
-	return w.x.inner.Write(b)
-}
+func (w *writer) Write(b []byte) (int, error) { return w.x.write(b) }
 
 func (w *writer) WriteHeader(status int) { w.x.writeHeader(status) }
 
@@ -49,10 +46,37 @@ func (d *deeper) Unwrap() http.ResponseWriter { return d.x.inner }
 // FlushError flushes what inner unwraps to. It returns an error that matches http.ErrNotSupported if nothing there can.
 func (d *deeper) FlushError() error {
 	d.x.flushing()
-	return http.NewResponseController(d.x.inner).Flush()
+	began := d.x.now()
+	err := http.NewResponseController(d.x.inner).Flush()
+	d.x.waited(began)
+	return err //nolint:wrapcheck // a ResponseController adds nothing to an error
 }
 
 // Hijack hijacks what inner unwraps to. It returns an error that matches http.ErrNotSupported if nothing there can.
 func (d *deeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return d.x.hijacked(http.NewResponseController(d.x.inner).Hijack())
+	return d.x.hijack(http.NewResponseController(d.x.inner).Hijack)
 }
+
+// refusedInside notes that a gate further in refused the request, or one on the way to another service.
+func (w *writer) refusedInside() { w.x.refused = true }
+
+// refusedInside is that of a writer.
+func (d *deeper) refusedInside() { d.x.refused = true }
+
+// markRefused tells the gates outside of w that the request was refused by another gate of this process: no fault of
+// anybody, and known to the policies of that gate already.
+func markRefused(w http.ResponseWriter) {
+	for range maxWrappers {
+		if gated, ok := w.(interface{ refusedInside() }); ok {
+			gated.refusedInside()
+		}
+		outer, ok := w.(unwrapper)
+		if !ok {
+			return
+		}
+		w = outer.Unwrap()
+	}
+}
+
+// maxWrappers bounds the search of markRefused, should a ResponseWriter unwrap to itself.
+const maxWrappers = 16

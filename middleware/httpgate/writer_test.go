@@ -134,9 +134,9 @@ func TestWriterOffersExactlyTheInterfacesOfTheInnerOne(t *testing.T) {
 			}
 		}
 		inner, x := variants[set]()
-		x.inner = newRich(errHijack)
+		x.inner, x.r = newRich(errHijack), httptest.NewRequest(http.MethodGet, "/", nil)
 		require.Equal(t, want, interfacesOf(inner), "variant %b", set)
-		outer, _ := wrap(inner)
+		outer, _ := wrap(inner, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, want, interfacesOf(outer), "a writer around variant %b", set)
 		requireMethodsReachInner(t, outer, x.inner.(rich))
 	}
@@ -146,7 +146,7 @@ func TestEachOptionalInterfaceIsSeenOnItsOwn(t *testing.T) {
 	p := newPlain()
 	for _, inner := range []http.ResponseWriter{p, flusher{p}, errorFlusher{p}, hijacker{p, nil}, readerFrom{p}, pusher{p},
 		stringWriter{p}, notifier{p}, newRich(nil), httptest.NewRecorder()} {
-		w, x := wrap(inner)
+		w, x := wrap(inner, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, interfacesOf(inner), interfacesOf(w), "%T", inner)
 		require.Equal(t, inner, w.(unwrapper).Unwrap())
 		require.Equal(t, inner, x.inner)
@@ -266,7 +266,7 @@ func TestFileStillReachesReadFrom(t *testing.T) {
 		inner := newRich(nil)
 		var w http.ResponseWriter = inner
 		if wrapped {
-			w, _ = wrap(inner)
+			w, _ = wrap(inner, httptest.NewRequest(http.MethodGet, "/", nil))
 		}
 		f, err := os.Open(name)
 		require.NoError(t, err)
@@ -309,7 +309,7 @@ func TestResponseControllerReachesWhatLiesDeeper(t *testing.T) {
 
 func TestResponseControllerSaysWhatIsNotSupported(t *testing.T) {
 	for _, inner := range []http.ResponseWriter{newPlain(), onlyUnwraps{newPlain(), newPlain()}} {
-		w, _ := wrap(inner)
+		w, _ := wrap(inner, httptest.NewRequest(http.MethodGet, "/", nil))
 		rc := http.NewResponseController(w)
 		require.ErrorIs(t, rc.Flush(), http.ErrNotSupported)
 		_, _, err := rc.Hijack()

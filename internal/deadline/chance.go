@@ -1,0 +1,96 @@
+package deadline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// chanceWarmUp is the number of requests that have to succeed before a latency is known: the estimate starts at the
+	// slowest of them.
+	chanceWarmUp = 10
+
+	// A slower request raises the estimate of a Chance by chanceUp, a faster one lowers it by chanceDown. It rests where one
+	// request in a hundred is slower. It takes about 10 slower or 1000 faster requests to change it by a factor of e.
+	chanceUp   = 0.1
+	chanceDown = chanceUp / 99
+
+	// chanceSample is the share of the faster requests that are counted, each for as many, so that most requests write to
+	// no memory that others share.
+	chanceSample = 8
+
+	// longestKey bounds what a key may pin, in bytes. Nothing is learnt of longer ones.
+	longestKey = 256
+)
+
+// A Chance tells whether the deadline of a request that missed it had left enough time, from how long requests of the same
+// key take that succeed. A deadline shorter than that is the choice of the caller, and no fault of whoever was to answer.
+//
+// Per key, such as a route or a method, a Chance follows the latency that 99 of 100 successful requests stay under. The
+// quantile is high because a caller may well ask for what takes longest. The estimate never exceeds the slowest request
+// observed, so callers that all have the same deadline always have a fair chance.
+//
+// A Chance is made by [NewChance], and safe for concurrent use: it takes a lock only when it meets a new key, and does not
+// allocate after that.
+type Chance struct {
+	least  time.Duration
+	tracks Estimator // for its table alone
+}
+
+// NewChance returns a Chance that knows nothing yet: until 10 requests of a key have succeeded, a chance is fair from least
+// on. If o is nil, it has the defaults. The error names the invalid field.
+func NewChance(least time.Duration, o *Options) (*Chance, error) {
+	if least < 0 {
+		return nil, fmt.Errorf("deadline: least: must be at least 0, got %v", least)
+	}
+	e, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Chance{least: least, tracks: Estimator{maxKeys: e.maxKeys}}
+	c.tracks.tracks.Store(&map[string]*track{})
+	return c, nil
+}
+
+// Observe learns that a request of key succeeded after latency. A negative latency counts as 0.
+func (c *Chance) Observe(key string, latency time.Duration) {
+	if len(key) > longestKey {
+		return
+	}
+	if t := c.tracks.track(key, time.Time{}); t != nil {
+		t.observeHigh(latency)
+	}
+}
+
+// Fair reports whether a request of key had a fair chance that was given so much time, less what its caller used up itself.
+func (c *Chance) Fair(key string, given time.Duration) bool { return given >= c.Needs(key) }
+
+// Needs returns the time from which on a chance is fair: what 99 of 100 requests of key that succeed stay under, or the
+// constant given to [NewChance] while that is unknown.
+func (c *Chance) Needs(key string) time.Duration {
+	if t := (*c.tracks.tracks.Load())[key]; t != nil {
+		if seen, estimate := unpack(t.state.Load()); seen >= chanceWarmUp {
+			return estimate
+		}
+	}
+	return c.least
+}
+
+// observeHigh moves an estimate of the 99 % quantile. Of samples that arrive at the same instant, one may be lost.
+func (t *track) observeHigh(latency time.Duration) {
+	state := t.state.Load()
+	seen, estimate := unpack(state)
+	for ; seen < chanceWarmUp; seen, estimate = unpack(state) {
+		if t.state.CompareAndSwap(state, pack(seen+1, max(estimate, latency))) {
+			return
+		}
+		state = t.state.Load()
+	}
+	switch {
+	case latency > estimate:
+		t.state.CompareAndSwap(state, pack(seen, min(estimate+step(estimate, chanceUp), latency)))
+	case latency < estimate && rand.Uint32()%chanceSample == 0:
+		t.state.CompareAndSwap(state, pack(seen, max(estimate-step(estimate, chanceSample*chanceDown), latency)))
+	}
+}

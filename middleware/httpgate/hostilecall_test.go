@@ -1,0 +1,305 @@
+package httpgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+)
+
+// A badCall is a request that somebody made Transport send, whose failure is not the server's fault. prepare changes a GET
+// of a page that takes 20 ms; take reads the answer, if it is not the usual way.
+type badCall struct {
+	name    string
+	prepare func(r *http.Request)
+	within  time.Duration // its deadline, if it has one
+	take    func(r *http.Request, res *http.Response)
+}
+
+// with returns a prepare that makes r a POST with body, of which so many bytes are announced.
+func with(body io.Reader, announced int64) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Method, r.URL.Path = http.MethodPost, "/upload"
+		r.Body, r.ContentLength = io.NopCloser(body), announced
+	}
+}
+
+func field1(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header[name] = []string{value} }
+}
+
+func path(p string) func(*http.Request) { return func(r *http.Request) { r.URL.Path = p } }
+
+// failsAfter reads n bytes, then fails.
+func failsAfter(n int) io.Reader {
+	return io.MultiReader(strings.NewReader(strings.Repeat("x", n)), iotest.ErrReader(errBroken))
+}
+
+// stalls takes d before each byte, of which there are two.
+type stalls struct {
+	d    time.Duration
+	left int
+}
+
+func (s *stalls) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	s.left--
+	time.Sleep(s.d) // in real time: the socket is real
+	return copy(p, "x"), nil
+}
+
+func badCalls() []badCall {
+	return []badCall{
+		{name: "header with a newline", prepare: field1("X", "a\nb")},
+		{name: "header with a NUL", prepare: field1("X", "a\x00b")},
+		{name: "header with a carriage return", prepare: field1("X", "a\rb")},
+		{name: "header with DEL", prepare: field1("X", "a\x7fb")},
+		{name: "header of no name", prepare: field1("", "a")},
+		{name: "header name with a space", prepare: field1("X Y", "a")},
+		{name: "header name with a colon", prepare: field1("X:Y", "a")},
+		{name: "header name of a pseudo-header", prepare: field1(":path", "a")},
+		{name: "no header", prepare: func(r *http.Request) { r.Header = nil }},
+		{name: "invalid method", prepare: func(r *http.Request) { r.Method = "G T" }},
+		{name: "method with a newline", prepare: func(r *http.Request) { r.Method = "GET / HTTP/1.1\r\nX:" }},
+		{name: "invalid trailer", prepare: func(r *http.Request) {
+			with(strings.NewReader("x"), -1)(r)
+			r.Trailer = http.Header{"X Y": {"a"}}
+		}},
+		{name: "trailer of a framing field", prepare: func(r *http.Request) {
+			with(iotest.OneByteReader(strings.NewReader("x")), -1)(r)
+			r.Trailer = http.Header{"Content-Length": {"1"}}
+		}},
+		{name: "unknown scheme", prepare: func(r *http.Request) { r.URL.Scheme = "gopher" }},
+		{name: "no host", prepare: func(r *http.Request) { r.URL.Host = "" }},
+		{name: "control character in the target", prepare: func(r *http.Request) { r.URL.Opaque = "/a\nb" }, within: time.Second},
+		{name: "body that fails at once", prepare: with(iotest.ErrReader(errBroken), -1)},
+		{name: "body that fails at once, announced", prepare: with(iotest.ErrReader(errBroken), 10)},
+		{name: "body that fails later", prepare: with(failsAfter(100_000), -1)},
+		{name: "body that fails later, announced", prepare: with(failsAfter(100_000), 200_000)},
+		{name: "body cut off", prepare: with(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(io.ErrUnexpectedEOF)), 10)},
+		{name: "body shorter than announced", prepare: with(struct{ io.Reader }{strings.NewReader("abc")}, 10)},
+		{name: "body shorter than announced, in memory", prepare: with(strings.NewReader("abc"), 10)},
+		{name: "body longer than announced", prepare: with(struct{ io.Reader }{strings.NewReader("abcdef")}, 3)},
+		{name: "body longer than announced, in memory", prepare: with(strings.NewReader("abcdef"), 3)},
+		{name: "no body, announced", prepare: func(r *http.Request) { r.Method, r.ContentLength = http.MethodPost, 5 }},
+		{name: "body too large", prepare: with(http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(strings.Repeat("x", 99_999))), 10), -1)},
+		{name: "body that stalls", prepare: with(&stalls{600 * time.Millisecond, 2}, -1)},
+		{name: "body that stalls until the deadline", prepare: with(&stalls{300 * time.Millisecond, 2}, -1), within: 310 * time.Millisecond},
+		{name: "body of which there is no second copy", prepare: func(r *http.Request) {
+			with(iotest.ErrReader(errBroken), 3)(r)
+			r.GetBody = func() (io.ReadCloser, error) { return nil, errBroken }
+		}},
+		{name: "deadline of 1 ms", prepare: path("/page"), within: time.Millisecond},
+		{name: "deadline short of what it takes", prepare: path("/work"), within: 130 * time.Millisecond},
+		{name: "deadline that has passed", prepare: path("/page"), within: 1},
+		{name: "answer that is not read until the deadline", prepare: path("/medium"), within: 300 * time.Millisecond, take: func(r *http.Request, res *http.Response) {
+			<-r.Context().Done()
+			_, _ = io.Copy(io.Discard, res.Body)
+		}},
+		{name: "answer that is not read for a while", prepare: path("/medium"), take: func(_ *http.Request, res *http.Response) {
+			time.Sleep(dally) // in real time, as above
+			_, _ = io.Copy(io.Discard, res.Body)
+		}},
+		{name: "answer that is cut off for want of readers", prepare: path("/impatient"), take: func(_ *http.Request, res *http.Response) {
+			time.Sleep(1200 * time.Millisecond) // as above; a second is the patience of Transport
+			_, _ = io.Copy(io.Discard, res.Body)
+		}},
+		{name: "answer that is closed unread", prepare: path("/big"), take: func(*http.Request, *http.Response) {}},
+		{name: "upgrade", prepare: func(r *http.Request) {
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", "websocket")
+		}},
+		{name: "connection field", prepare: field1("Connection", "x, y")},
+		{name: "transfer encoding", prepare: field1("Transfer-Encoding", "gzip")},
+		{name: "header too large", prepare: field1("X", strings.Repeat("x", 3<<20))},
+		{name: "expects 100-continue", prepare: func(r *http.Request) {
+			with(iotest.ErrReader(errBroken), 10)(r)
+			r.Header.Set("Expect", "100-continue")
+		}},
+		{name: "not found", prepare: path("/nowhere")},
+		{name: "unauthorized", prepare: path("/401")},
+		{name: "not implemented", prepare: path("/501")},
+		{name: "version not supported", prepare: path("/505")},
+	}
+}
+
+// backends yields servers over both protocols, each with a Transport to it behind a gate.
+func eachBackend(t *testing.T, f func(t *testing.T, origin string, rt *httpgate.RoundTripper, p *tripwire)) {
+	t.Helper()
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("HTTP/2=", http2), func(t *testing.T) {
+			t.Parallel()
+			mux := (&service{}).handlers(nil)
+			mux.HandleFunc("GET /work", func(_ http.ResponseWriter, r *http.Request) {
+				select {
+				case <-time.After(150 * time.Millisecond):
+				case <-r.Context().Done():
+				}
+			})
+			mux.HandleFunc("GET /medium", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
+			mux.HandleFunc("GET /impatient", func(w http.ResponseWriter, _ *http.Request) {
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+				_, _ = w.Write(make([]byte, 16<<20))
+			})
+			for _, status := range []int{401, 501, 505} {
+				mux.HandleFunc(fmt.Sprint("GET /", status), answer(status))
+			}
+			srv := httptest.NewUnstartedServer(mux)
+			srv.Config.ErrorLog = discardLog
+			srv.EnableHTTP2 = http2
+			srv.StartTLS()
+			defer srv.Close()
+			p := &tripwire{}
+			rt, err := httpgate.NewTransport(spillway.New(p), srv.Client().Transport, &httpgate.TransportOptions{
+				Route: func(r *http.Request) string { return r.URL.Path },
+			})
+			require.NoError(t, err)
+			f(t, srv.URL, rt, p)
+		})
+	}
+}
+
+// send carries out c through rt.
+func (c badCall) send(t *testing.T, origin string, rt http.RoundTripper) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	if c.within > 0 {
+		ctx, cancel = context.WithTimeout(t.Context(), c.within)
+	}
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, origin+"/page", nil)
+	require.NoError(t, err)
+	c.prepare(r)
+	res, err := rt.RoundTrip(r)
+	if err != nil {
+		require.NotErrorIs(t, err, spillway.ErrRejected)
+		return
+	}
+	defer res.Body.Close()
+	if c.take != nil {
+		c.take(r, res)
+		return
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+}
+
+// A caller's own faults leave the calls of others as they are, however many there are.
+func TestStrangersDoNotChangeAnInnocentCall(t *testing.T) {
+	require.GreaterOrEqual(t, len(badCalls()), 40)
+	eachBackend(t, func(t *testing.T, origin string, rt *httpgate.RoundTripper, p *tripwire) {
+		innocent := func() (answers []string) {
+			for _, c := range []struct{ method, path, body string }{{"GET", "/page", ""}, {"POST", "/upload", "body"}, {"GET", "/work", ""}} {
+				r, err := http.NewRequestWithContext(t.Context(), c.method, origin+c.path, strings.NewReader(c.body))
+				require.NoError(t, err)
+				res, err := rt.RoundTrip(r)
+				require.NoError(t, err)
+				body, err := io.ReadAll(res.Body)
+				require.NoError(t, err)
+				res.Body.Close()
+				answers = append(answers, fmt.Sprint(res.StatusCode, string(body)))
+			}
+			return answers
+		}
+		var all sync.WaitGroup
+		for range 12 { // until the latencies are known
+			all.Go(func() { innocent() })
+		}
+		all.Wait()
+		before := innocent()
+		for i, c := range badCalls() {
+			t.Run(c.name, func(t *testing.T) {
+				var all sync.WaitGroup
+				for range 5 {
+					c := badCalls()[i] // with a body of its own
+					all.Go(func() { c.send(t, origin, rt) })
+				}
+				all.Wait()
+				_, against := p.seen()
+				p.forget()
+				require.Empty(t, against)
+				require.Equal(t, before, innocent())
+				require.Eventually(t, func() bool { n, _ := p.seen(); return n == 0 }, 20*time.Second, time.Millisecond)
+			})
+		}
+	})
+}
+
+// What is the server's fault still counts, also with a body that is watched.
+func TestFailuresOfTheServerStillCount(t *testing.T) {
+	for name, prepare := range map[string]func(*http.Request){
+		"no body":   path("/page"),
+		"a body":    with(struct{ io.Reader }{strings.NewReader("abc")}, 3),
+		"in memory": with(strings.NewReader("abc"), 3),
+	} {
+		for _, base := range []http.RoundTripper{failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
+			p := &tripwire{}
+			badCall{name: name, prepare: prepare}.send(t, "http://server.test", transport(t, base, nil, p))
+			_, against := p.seen()
+			require.Len(t, against, 1, name)
+			require.Equal(t, spillway.Failure, against[0].Outcome, name)
+		}
+	}
+}
+
+// A Transport sends the body and the fields of a request as it got it, and the answer is that to the caller's own request.
+func TestWatchedBodyIsSentAsItIs(t *testing.T) {
+	for _, body := range []io.Reader{strings.NewReader("body"), struct{ io.Reader }{strings.NewReader("body")}} {
+		r := outgoing(t.Context(), nil)
+		with(body, 4)(r)
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("body")), nil }
+		before := *r
+		rt := transport(t, roundTripFunc(func(sent *http.Request) (*http.Response, error) {
+			for range 2 {
+				got, err := io.ReadAll(sent.Body)
+				require.NoError(t, err)
+				require.Equal(t, "body", string(got))
+				require.NoError(t, sent.Body.Close())
+				sent.Body, err = sent.GetBody()
+				require.NoError(t, err)
+			}
+			require.Equal(t, int64(4), sent.ContentLength)
+			sent.Body = before.Body
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: sent}, nil
+		}), nil)
+		res, err := rt.RoundTrip(r)
+		require.NoError(t, err)
+		require.Same(t, r, res.Request)
+		require.Equal(t, before.Body, r.Body)
+	}
+}
+
+// The caller's own time is not the server's: neither that of a body that stalls nor that before it reads on.
+func TestStrangersTeachNoLatencyToBreakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		base := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			_, _ = io.ReadAll(r.Body)
+			time.Sleep(20 * ms)
+			return responding(http.StatusOK, slowBody{newBody("", io.EOF)}).RoundTrip(r)
+		})
+		r := outgoing(t.Context(), nil)
+		with(&stalls{time.Second, 3}, -1)(r)
+		res, err := transport(t, base, nil, p).RoundTrip(r)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		_, _ = io.ReadAll(res.Body)
+		require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: 20*ms + 3*time.Second}}, p.Results())
+	})
+}

@@ -1,0 +1,95 @@
+package httpgate
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// An incoming is the request that a handler gets in place of one that has a body: a copy, whose body tells the exchange
+// when its client sent something that cannot be read, or kept the handler waiting. The request of net/http keeps its own
+// body, by whose type net/http decides what becomes of the connection.
+type incoming struct {
+	http.Request
+	body requestBody
+}
+
+// hasBody reports whether r has a body to be read.
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// takeBody returns what the handler gets in place of x.r.
+func (x *exchange) takeBody() *http.Request {
+	if !hasBody(x.r) {
+		return x.r
+	}
+	x.in = &incoming{Request: *x.r}
+	x.in.body = requestBody{ReadCloser: x.r.Body, x: x}
+	x.in.Body = &x.in.body
+	return &x.in.Request
+}
+
+// restore tells whoever is outside of the gate what the handlers inside noted on their request: its pattern, and the form,
+// whose files the server removes.
+func (x *exchange) restore() {
+	if x.in == nil {
+		return
+	}
+	in := &x.in.Request
+	if in.Pattern != x.r.Pattern { // and with it the values of its wildcards
+		body := x.r.Body
+		*x.r = *in
+		x.r.Body = body
+		return
+	}
+	if in.Form != nil {
+		x.r.Form = in.Form
+	}
+	if in.PostForm != nil {
+		x.r.PostForm = in.PostForm
+	}
+	if in.MultipartForm != nil {
+		x.r.MultipartForm = in.MultipartForm
+	}
+}
+
+// A requestBody is the body of an incoming.
+type requestBody struct {
+	io.ReadCloser
+	x     *exchange
+	fault atomic.Bool  // reading it failed
+	eof   atomic.Bool  // it was read to the end
+	since atomic.Int64 // when the Read that is running began, in nanoseconds since the request arrived, or 0
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	arrived := b.x.permit.Arrived()
+	began := time.Since(arrived)
+	b.since.Store(int64(began))
+	n, err := b.ReadCloser.Read(p)
+	b.since.Store(0)
+	b.x.blocked.Add(int64(time.Since(arrived) - began))
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		b.eof.Store(true)
+	case !errors.Is(err, http.ErrBodyReadAfterClose): // which is the handler's
+		b.fault.Store(true)
+	}
+	return n, err //nolint:wrapcheck // a body adds nothing to an error
+}
+
+// faulty reports whether the client sent a body that cannot be read.
+func (x *exchange) faulty() bool { return x.in != nil && x.in.body.fault.Load() }
+
+// worked returns how long the request took without the time that its client kept it waiting, if it has lasted elapsed.
+func (x *exchange) worked(elapsed time.Duration) time.Duration {
+	blocked := time.Duration(x.blocked.Load())
+	if x.in != nil {
+		if since := time.Duration(x.in.body.since.Load()); since > 0 { // a goroutine reads that the handler did not wait for
+			blocked += elapsed - since
+		}
+	}
+	return max(elapsed-blocked, 0)
+}
