@@ -92,7 +92,7 @@ func answers(fields ...string) script {
 }
 
 // sends makes a script that answers each call with these octets.
-func sends(format byte, length int, payload []byte, fields ...string) script {
+func sends(format byte, length uint32, payload []byte, fields ...string) script {
 	return func(c *rawConn, id uint32) {
 		c.header(id, false, append([]string{":status", "200", "content-type", "application/grpc"}, fields...)...)
 		c.message(id, false, format, length, payload)

@@ -59,7 +59,7 @@ func field(name, value string) serverAttack {
 }
 
 // payload opens a stream of method whose message is as told.
-func payload(method string, format byte, length int, message []byte, fields ...string) serverAttack {
+func payload(method string, format byte, length uint32, message []byte, fields ...string) serverAttack {
 	return onOne(func(c *rawConn) { c.message(c.call(method, fields...), true, format, length, message) })
 }
 

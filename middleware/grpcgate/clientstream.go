@@ -108,11 +108,10 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	e.mu.Lock()
 	latency, owed := e.turn.spent(now), e.turn.owed(now)
 	e.mu.Unlock()
-	had := owed
 	if _, ok := e.ctx.Deadline(); !ok {
-		had = deadline.None
+		owed = deadline.None
 	}
-	o := e.c.outcome(e.ctx, e.method, err, had)
+	o := e.c.outcome(e.ctx, e.method, err, owed)
 	if wish := wish(o, err); wish > 0 {
 		p.DoneRetryAfter(o, wish)
 		return
@@ -206,7 +205,15 @@ func (e *exchange) contextEnded() {
 	}
 }
 
+// giveUp ends a stream whose context has ended. The server may be at fault if the deadline found it not taking a message.
 func (e *exchange) giveUp() {
+	e.mu.Lock()
+	stuck := e.turn.stuck > 0
+	e.mu.Unlock()
+	if err := e.ctx.Err(); stuck && errors.Is(err, context.DeadlineExceeded) {
+		e.end(err)
+		return
+	}
 	e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) })
 }
 

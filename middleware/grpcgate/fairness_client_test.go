@@ -77,6 +77,14 @@ func TestClientStreamsDoNotBlameTheServer(t *testing.T) {
 		{"a server that does not take it", grpcgate.WholeStream, time.Second, upload, pipe{send: time.Hour}, func(s grpc.ClientStream) {
 			_ = s.SendMsg(nil)
 		}, spillway.Result{Outcome: spillway.Failure, Latency: time.Second}},
+		{"a server that does not take it, as RecvMsg tells", grpcgate.WholeStream, time.Second, upload, pipe{send: time.Hour, lost: true}, func(s grpc.ClientStream) {
+			_ = s.SendMsg(nil)
+			_ = s.RecvMsg(nil)
+		}, spillway.Result{Outcome: spillway.Failure, Latency: time.Second}},
+		{"a server that took long to take it, before", grpcgate.WholeStream, time.Second, upload, pipe{send: 500 * time.Millisecond, recv: time.Hour}, func(s grpc.ClientStream) {
+			_ = s.SendMsg(nil)
+			_ = s.RecvMsg(nil)
+		}, spillway.Result{Outcome: spillway.Ignored, Latency: time.Second}},
 		{"a server that does not answer a message", grpcgate.PerMessage, time.Second, chat, pipe{recv: time.Hour}, func(s grpc.ClientStream) {
 			_ = s.SendMsg(nil)
 			_ = s.RecvMsg(nil)

@@ -81,11 +81,19 @@ type pipe struct {
 	recvErr    error
 	end        int // after so many messages comes io.EOF
 	received   int
+	lost       bool // SendMsg leaves it to RecvMsg to tell why it failed
 }
 
 func (s *pipe) Context() context.Context { return s.ctx }
-func (s *pipe) SendMsg(any) error        { return s.wait(s.send, nil) }
 func (s *pipe) CloseSend() error         { return nil }
+
+func (s *pipe) SendMsg(any) error {
+	err := s.wait(s.send, nil)
+	if err != nil && s.lost {
+		return io.EOF
+	}
+	return err
+}
 
 func (s *pipe) RecvMsg(any) error {
 	if s.received++; s.end > 0 && s.received > s.end {

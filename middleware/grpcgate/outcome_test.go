@@ -125,6 +125,16 @@ func TestServerOutcomes(t *testing.T) {
 			cancel()
 			return context.Canceled
 		}, spillway.Failure},
+		{"gone at the last moment that counts as the deadline", nil, time.Second, func(_ context.Context, cancel func()) error {
+			time.Sleep(950 * time.Millisecond)
+			cancel()
+			return context.Canceled
+		}, spillway.Failure},
+		{"gone just before that", nil, time.Second, func(_ context.Context, cancel func()) error {
+			time.Sleep(949 * time.Millisecond)
+			cancel()
+			return context.Canceled
+		}, spillway.Ignored},
 		{"no fair chance", nil, 99 * time.Millisecond, until, spillway.Ignored},
 		{"fair chance", nil, 100 * time.Millisecond, until, spillway.Failure},
 		{"another fair chance", &grpcgate.Options{FairChance: 10 * time.Millisecond}, 20 * time.Millisecond, until, spillway.Failure},

@@ -110,14 +110,14 @@ func (c *rawConn) encode(fields ...string) []byte {
 }
 
 // message sends one, with any format and length, and perhaps ends the stream.
-func (c *rawConn) message(id uint32, end bool, format byte, length int, payload []byte) {
-	head := binary.BigEndian.AppendUint32([]byte{format}, uint32(length))
+func (c *rawConn) message(id uint32, end bool, format byte, length uint32, payload []byte) {
+	head := binary.BigEndian.AppendUint32([]byte{format}, length)
 	_ = c.WriteData(id, end, append(head, payload...))
 }
 
 // plain sends a message as it should be.
 func (c *rawConn) plain(id uint32, end bool, payload []byte) {
-	c.message(id, end, 0, len(payload), payload)
+	c.message(id, end, 0, uint32(len(payload)), payload)
 }
 
 // hangUp closes the connection and waits until nothing is read any more.
