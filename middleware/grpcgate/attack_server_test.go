@@ -249,6 +249,7 @@ func allExempt(t *testing.T, tg *target) {
 		}
 	}
 	require.Equal(t, 50, open, "half of the places")
+	require.Equal(t, int64(70), tg.s.Stats().StreamsRefused)
 	require.Equal(t, before, innocent(t, tg.conn), "while they are open")
 }
 
