@@ -16,4 +16,7 @@
 // now and then a request that is too late is let through all the same, so seldom that probes hold less than a quarter of
 // a place at a time for latencies up to 250 ms, and once a second beyond. A service that became ten times faster is
 // known again after 24 of them.
+//
+// An Estimator also tells what a fair chance is: the time in which nine of ten requests of a key finish. A deadline that was
+// shorter than that says nothing about the service when it passes.
 package deadline

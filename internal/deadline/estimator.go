@@ -17,14 +17,18 @@ type Options struct {
 	// MaxKeys is how many keys are told apart. Nothing is learnt of further keys, and nothing of them is too late.
 	// If MaxKeys is 0, it is 1000.
 	MaxKeys int
+
+	// FairChance is the least that [Estimator.FairChance] returns. If FairChance is 0, it is 100 ms.
+	FairChance time.Duration
 }
 
-// An Estimator keeps, per key, a low quantile of the latency of requests. It is made by [New], and safe for concurrent
+// An Estimator keeps, per key, a low and a high quantile of the latency of requests. It is made by [New], and safe for concurrent
 // use: it takes a lock only when it meets a new key, and does not allocate after that.
 type Estimator struct {
-	maxKeys int
-	mu      sync.Mutex                        // held to add a key
-	tracks  atomic.Pointer[map[string]*track] // replaced as a whole, never changed
+	maxKeys   int
+	leastFair time.Duration
+	mu        sync.Mutex                        // held to add a key
+	tracks    atomic.Pointer[map[string]*track] // replaced as a whole, never changed
 }
 
 // New returns an Estimator that knows nothing. If o is nil, it has the defaults. The error names the invalid field.
@@ -35,7 +39,11 @@ func New(o *Options) (*Estimator, error) {
 	if o.MaxKeys < 0 {
 		return nil, fmt.Errorf("deadline: MaxKeys: must be at least 0, got %d", o.MaxKeys)
 	}
-	e := &Estimator{maxKeys: o.MaxKeys}
+	fair, err := o.fairChance()
+	if err != nil {
+		return nil, err
+	}
+	e := &Estimator{maxKeys: o.MaxKeys, leastFair: fair}
 	if e.maxKeys == 0 {
 		e.maxKeys = defaultMaxKeys
 	}

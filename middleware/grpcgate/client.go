@@ -31,14 +31,16 @@ func StreamClient(gate *spillway.Gate, o *ClientOptions) grpc.StreamClientInterc
 // Stream are to be handed to grpc.NewClient.
 //
 // A refused call is not made. Its error is a status with the code of [ClientOptions.Code] and wraps the
-// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] tells it from an answer of the server.
+// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] tells it from an answer of the server, and errors.As tells
+// which policy refused. The text of the error does not, because a handler may hand it on to its own caller.
 //
 // The retries of a service config are part of one call: they pass the gate once. Those of an interceptor pass it each
 // time, if it stands outside the gate.
 type Client struct {
 	gate   *spillway.Gate
 	o      ClientOptions // no field is nil
-	open   slots
+	took   latencies
+	open   *places
 	leaked atomic.Int64
 }
 
@@ -53,17 +55,20 @@ type ClientOptions struct {
 	Stream func(method string) StreamMode
 
 	// MaxStreams is how many streams that have left the gate may be open at once. Another one is refused; one that was
-	// opened before there were so many stays in flight.
+	// opened before there were so many stays in flight. A key may have one more as long as it has fewer than are free, so
+	// one key alone gets half of them, and a target that hangs leaves room for the others.
 	// If MaxStreams is 0, it is 10000.
 	MaxStreams int
 
 	// Outcome says how a call to method went that ended with err. It is not asked about a passed deadline that was no fair
-	// chance, nor about a stream that its caller gave up: those are [spillway.Ignored].
-	// If Outcome is nil, it is [DefaultOutcome] of err.
+	// chance, about a call whose method or message cannot be sent, nor about a stream that its caller gave up: those are
+	// [spillway.Ignored]. If Outcome is nil, it is [DefaultClientOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// FairChance is how much time a call must have had, when it was admitted, for a passed deadline to be held against the
-	// server. If it had less, the call is [spillway.Ignored], so that a caller in a hurry cannot trip a breaker for all.
+	// FairChance is how much time the server must have had for a passed deadline to be held against it, at least. If nine of
+	// ten calls to the method that were not in a hurry needed more, they set the fair chance. If a call had less, it is
+	// [spillway.Ignored], so that a caller in a hurry cannot trip a breaker for all. The server of a stream has its time from
+	// the last message or CloseSend on, and while the caller reads; before CloseSend it owes no answer.
 	// If FairChance is 0, it is 100 ms.
 	FairChance time.Duration
 
@@ -82,7 +87,7 @@ func NewClient(gate *spillway.Gate, o *ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{gate: gate, o: opts, open: slots{limit: int64(opts.MaxStreams)}}, nil
+	return &Client{gate: gate, o: opts, took: newLatencies(opts.FairChance), open: newPlaces(opts.MaxStreams)}, nil
 }
 
 func (o *ClientOptions) withDefaults() (ClientOptions, error) {
@@ -107,9 +112,13 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 		out.Stream = detachAll
 	}
 	if out.Outcome == nil {
-		out.Outcome = outcomeByCode
+		out.Outcome = clientOutcomeByCode
 	}
 	return out, nil
+}
+
+func clientOutcomeByCode(_ context.Context, _ string, err error) spillway.Outcome {
+	return DefaultClientOutcome(err)
 }
 
 func requestOfTarget(_ context.Context, conn *grpc.ClientConn, _ string) spillway.Request {
@@ -141,17 +150,43 @@ func (c *Client) Unary(
 	}
 	defer permit.Done(spillway.Failure) // covers panics
 	err = invoker(ctx, method, req, reply, conn, opts...)
-	o := c.outcome(ctx, method, permit.Arrived(), err)
+	if err == nil {
+		c.succeeded(ctx, method, &permit)
+		return nil
+	}
+	o := c.outcome(ctx, method, err, allotted(ctx, permit.Arrived()))
 	permit.DoneRetryAfter(o, wish(o, err))
 	return err
 }
 
-// outcome says how a call went that was admitted at arrived and has ended with err.
-func (c *Client) outcome(ctx context.Context, method string, arrived time.Time, err error) spillway.Outcome {
-	if err != nil && codeOf(err) == codes.DeadlineExceeded && hurried(ctx, arrived, c.o.FairChance) {
+// succeeded ends a unary call that was answered.
+func (c *Client) succeeded(ctx context.Context, method string, permit *spillway.Permit) {
+	o := c.o.Outcome(ctx, method, nil)
+	arrived := permit.Arrived()
+	latency := time.Since(arrived)
+	now := arrived.Add(latency)
+	permit.DoneAt(now, o)
+	if o == spillway.Success {
+		c.took.observe(ctx, method, arrived, latency, now)
+	}
+}
+
+// outcome says how a call went that has ended with err, and whose server had so much time.
+func (c *Client) outcome(ctx context.Context, method string, err error, had time.Duration) spillway.Outcome {
+	if err != nil && (!sendable(method) || codeOf(err) == codes.DeadlineExceeded && c.took.unfair(method, had)) {
 		return spillway.Ignored
 	}
 	return c.o.Outcome(ctx, method, err)
+}
+
+// sendable reports whether method can stand in a header of HTTP/2. A server resets the stream of any other.
+func sendable(method string) bool {
+	for i := range len(method) {
+		if b := method[i]; b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // maxWish is the longest wish of a server that is believed.
@@ -182,6 +217,10 @@ func (c *Client) refusal(err error) error {
 	return status.FromContextError(err).Err()
 }
 
+// textLocal is the message of a call that was not made. A handler that made the call may hand it on to a remote caller, so
+// it does not name the policy.
+const textLocal = "refused before it was sent"
+
 // A localError is the error of a call that was not made. Its status is built for those who ask for it, which most do
 // not.
 type localError struct {
@@ -190,13 +229,13 @@ type localError struct {
 }
 
 func (e *localError) Error() string {
-	return "rpc error: code = " + e.code.String() + " desc = " + e.rej.Error()
+	return "rpc error: code = " + e.code.String() + " desc = " + textLocal
 }
 
 func (e *localError) Unwrap() error { return e.rej }
 
 func (e *localError) GRPCStatus() *status.Status {
-	s := status.New(e.code, e.rej.Error())
+	s := status.New(e.code, textLocal)
 	if e.rej.RetryAfter <= 0 {
 		return s
 	}

@@ -46,7 +46,7 @@ func TestClientRefusesLocally(t *testing.T) {
 			st, ok := status.FromError(err)
 			require.True(t, ok)
 			require.Equal(t, want, st.Code())
-			require.Equal(t, "spillway: fake refused: full", st.Message())
+			require.Equal(t, "refused before it was sent", st.Message(), "a remote caller may see it")
 			require.Equal(t, errFull.RetryAfter, retryInfo(t, err))
 			require.Equal(t, st.Err().Error(), err.Error())
 		}
@@ -87,7 +87,7 @@ func TestClientLearnsFromTheStatus(t *testing.T) {
 		answer = status.Error(code, "text")
 		_, err := echo(context.Background(), connection, "hello")
 		require.Equal(t, code, status.Code(err))
-		want = append(want, byCode[code])
+		want = append(want, clientOutcome(code))
 	}
 	awaitOutcomes(t, p, want...)
 	require.Equal(t, connection.Target(), p.Requests()[0].Key, "the key is the target")

@@ -7,11 +7,13 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/deadline"
 )
 
 // Stream is a grpc.StreamClientInterceptor. The stream gives back what it holds when RecvMsg returns an error, io.EOF for
@@ -19,24 +21,25 @@ import (
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	if c.open.taken.Load() >= c.open.limit {
-		c.open.refused.Add(1)
+	r := c.o.Request(ctx, conn, method)
+	who := c.open.holderOfKey(r.Key)
+	if c.open.full(who) {
 		return nil, c.refusal(errTooManyStreams)
 	}
-	r := c.o.Request(ctx, conn, method)
 	permit, err := c.gate.Enter(ctx, r)
 	if err != nil {
 		return nil, c.refusal(err)
 	}
-	e := &exchange{c: c, ctx: ctx, method: method, r: r, mode: c.o.Stream(method), single: !desc.ServerStreams}
+	e := &exchange{c: c, ctx: ctx, method: method, r: r, who: who, mode: c.o.Stream(method), single: !desc.ServerStreams}
 	e.permit, e.held = permit, true
+	e.turn.begin(permit.Arrived(), true)
 	defer e.unwind()
 	inner, err := streamer(ctx, desc, conn, method, opts...)
 	if err != nil {
 		e.end(err)
 		return nil, err
 	}
-	s := &clientStream{ClientStream: inner, e: e}
+	s := &clientStream{ClientStream: inner, e: e, asksOnce: !desc.ClientStreams}
 	e.opened(s)
 	return s, nil
 }
@@ -47,6 +50,7 @@ type exchange struct {
 	ctx    context.Context //nolint:containedctx // a stream lives as long as its context
 	method string
 	r      spillway.Request
+	who    holder
 	mode   StreamMode
 	single bool // there is one answer
 	busy   atomic.Int32
@@ -55,15 +59,35 @@ type exchange struct {
 	mu       sync.Mutex
 	permit   spillway.Permit // of the stream, or of the last message
 	held     bool            // permit is one
-	detached bool            // it holds a slot
+	detached bool            // it holds a place
 	ended    bool
+	turn     turn
 }
 
 // opened lets the exchange notice when its caller gives it up.
 func (e *exchange) opened(s *clientStream) {
 	e.open = true
+	e.leave(true, false)
 	s.stop = context.AfterFunc(e.ctx, e.contextEnded)
 	s.cleanup = runtime.AddCleanup(s, (*exchange).forgotten, e)
+}
+
+// enter notes that a method of the stream begins. Whoever is in one notices himself that the context ends.
+func (e *exchange) enter(sending bool) {
+	now := time.Now()
+	e.busy.Add(1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.turn.begin(now, sending)
+}
+
+// leave notes that a method of the stream ends. whole tells that the server has all that it needs now.
+func (e *exchange) leave(sending, whole bool) {
+	now, ended := time.Now(), e.ctx.Err() != nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.turn.finish(now, sending, ended)
+	e.turn.whole = e.turn.whole || whole
 }
 
 // unwind ends a stream whose streamer panicked or exited the goroutine.
@@ -78,9 +102,25 @@ func (e *exchange) end(err error) {
 	e.finish(func(p *spillway.Permit) { e.judge(p, err) })
 }
 
+// judge ends p, which is that of the stream or of a message, with err. The latency is the time that the server had.
 func (e *exchange) judge(p *spillway.Permit, err error) {
-	o := e.c.outcome(e.ctx, e.method, p.Arrived(), err)
-	p.DoneRetryAfter(o, wish(o, err))
+	now := time.Now()
+	e.mu.Lock()
+	latency, owed := e.turn.spent(now), e.turn.owed(now)
+	e.mu.Unlock()
+	if _, ok := e.ctx.Deadline(); !ok {
+		owed = deadline.None
+	}
+	o := e.c.outcome(e.ctx, e.method, err, owed)
+	if wish := wish(o, err); wish > 0 {
+		p.DoneRetryAfter(o, wish)
+		return
+	}
+	arrived := p.Arrived()
+	p.DoneAt(arrived.Add(latency), o)
+	if o == spillway.Success {
+		e.c.took.observe(e.ctx, e.method, arrived, latency, arrived.Add(latency))
+	}
 }
 
 // finish gives back all that the stream holds. The first call counts.
@@ -91,7 +131,7 @@ func (e *exchange) finish(how func(*spillway.Permit)) bool {
 	permit, held := e.takePermit()
 	e.mu.Unlock()
 	if first && detached {
-		e.c.open.giveBack()
+		e.c.open.giveBack(e.who)
 	}
 	if held {
 		how(&permit)
@@ -121,7 +161,7 @@ func (e *exchange) release(message bool) (spillway.Permit, bool) {
 		return spillway.Permit{}, false
 	}
 	if !e.detached {
-		if !e.c.open.tryTake() {
+		if !e.c.open.tryTake(e.who) {
 			return spillway.Permit{}, false
 		}
 		e.detached = true
@@ -148,6 +188,7 @@ func (e *exchange) send() error {
 		before, held = permit, true
 	} else {
 		e.permit, e.held = permit, true
+		e.turn.restart(permit.Arrived(), !e.single)
 	}
 	e.mu.Unlock()
 	if held { // what has had no answer of its own says nothing
@@ -164,7 +205,15 @@ func (e *exchange) contextEnded() {
 	}
 }
 
+// giveUp ends a stream whose context has ended. The server may be at fault if the deadline found it not taking a message.
 func (e *exchange) giveUp() {
+	e.mu.Lock()
+	stuck := e.turn.stuck > 0
+	e.mu.Unlock()
+	if err := e.ctx.Err(); stuck && errors.Is(err, context.DeadlineExceeded) {
+		e.end(err)
+		return
+	}
 	e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) })
 }
 
@@ -181,11 +230,13 @@ type clientStream struct {
 	e       *exchange // must not refer to the stream, which would never be found forgotten then
 	stop    func() bool
 	cleanup runtime.Cleanup
+
+	asksOnce bool // the caller sends one message, with which the server has all that it needs
 }
 
 func (s *clientStream) RecvMsg(m any) error {
-	s.e.busy.Add(1)
-	defer s.idle()
+	s.e.enter(false)
+	defer s.idle(false, false)
 	err := s.ClientStream.RecvMsg(m)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -202,8 +253,8 @@ func (s *clientStream) RecvMsg(m any) error {
 
 // SendMsg does not end the stream with io.EOF, which says that RecvMsg knows the reason.
 func (s *clientStream) SendMsg(m any) error {
-	s.e.busy.Add(1)
-	defer s.idle()
+	s.e.enter(true)
+	defer s.idle(true, s.asksOnce)
 	if err := s.e.send(); err != nil {
 		return err
 	}
@@ -214,9 +265,16 @@ func (s *clientStream) SendMsg(m any) error {
 	return err
 }
 
+// CloseSend tells the server that it has all.
+func (s *clientStream) CloseSend() error {
+	s.e.enter(true)
+	defer s.idle(true, true)
+	return s.ClientStream.CloseSend()
+}
+
 func (s *clientStream) Header() (metadata.MD, error) {
-	s.e.busy.Add(1)
-	defer s.idle()
+	s.e.enter(false)
+	defer s.idle(false, false)
 	md, err := s.ClientStream.Header()
 	switch {
 	case err != nil:
@@ -234,7 +292,8 @@ func (s *clientStream) end(err error) {
 }
 
 // idle tells that a method of the stream is about to return. If the context has ended meanwhile, it ends the stream.
-func (s *clientStream) idle() {
+func (s *clientStream) idle(sending, whole bool) {
+	s.e.leave(sending, whole)
 	if s.e.busy.Add(-1) == 0 && s.e.ctx.Err() != nil {
 		s.e.giveUp()
 	}

@@ -28,7 +28,7 @@
 // # What is not gated
 //
 // Health checks and reflection are exempt ([DefaultExempt]): a liveness probe that is shed turns an overload into a
-// restart.
+// restart. Exempt streams, such as the Watch of the health service, have places of their own ([Options.MaxStreams]).
 //
 // # Streams
 //
@@ -44,5 +44,6 @@
 // # Trust
 //
 // Nothing that a client can put into its metadata counts, except for the deadline of the protocol, unless [Options.Call]
-// reads it by name.
+// reads it by name. A deadline that passes counts against the service only if it was a fair chance ([Options.FairChance]),
+// and what a client sends or fails to send does not count against anybody: SECURITY.md says how far a client gets.
 package grpcgate

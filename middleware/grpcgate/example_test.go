@@ -108,8 +108,21 @@ func ExampleDefaultOutcome() {
 	}
 	// Output:
 	// success
-	// success
+	// ignored
 	// failure
+	// dropped
+	// ignored
+}
+
+// An answer about the request tells a client that the server is alive. A message that is too large for the server is the
+// caller's own.
+func ExampleDefaultClientOutcome() {
+	fmt.Println(grpcgate.DefaultClientOutcome(status.Error(codes.NotFound, "no such order")))
+	fmt.Println(grpcgate.DefaultClientOutcome(status.Error(codes.ResourceExhausted, "overloaded")))
+	tooLarge := status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5000000 vs. 4194304)")
+	fmt.Println(grpcgate.DefaultClientOutcome(tooLarge))
+	// Output:
+	// success
 	// dropped
 	// ignored
 }

@@ -9,17 +9,39 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// lateness refuses calls that would hardly finish before their deadline. What it learns, it learns of unary calls.
-type lateness struct {
-	latencies *deadline.Estimator // nil if it judges nothing
-	refused   stats.Counter
+// latencies knows how long the calls to each method take.
+type latencies struct {
+	of *deadline.Estimator
 }
 
-func newLateness(on bool) *lateness {
-	if !on {
-		return &lateness{}
+func newLatencies(fairChance time.Duration) latencies {
+	return latencies{of: spillway.Must(deadline.New(&deadline.Options{FairChance: fairChance}))}
+}
+
+// unfair reports whether a call to method that had so much time had too little for its end to say anything.
+func (l latencies) unfair(method string, had time.Duration) bool {
+	return had < l.of.FairChance(method)
+}
+
+// observe learns that a call to method that was admitted at arrived has gone well, and took latency.
+func (l latencies) observe(ctx context.Context, method string, arrived time.Time, latency time.Duration, now time.Time) {
+	l.of.ObserveWithin(method, latency, allotted(ctx, arrived), now)
+}
+
+// allotted returns how much time a call had that was admitted at arrived: until its deadline, or [deadline.None].
+func allotted(ctx context.Context, arrived time.Time) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return end.Sub(arrived)
 	}
-	return &lateness{latencies: spillway.Must(deadline.New(nil))}
+	return deadline.None
+}
+
+// lateness refuses calls that would hardly finish before their deadline.
+type lateness struct {
+	latencies
+
+	off     bool // it refuses none
+	refused stats.Counter
 }
 
 // probing marks the context of a call that is too late, but was let through the tap to learn whether that is still so.
@@ -28,11 +50,11 @@ type probing struct{}
 // refuses reports whether a call to method should be refused. by is the deadline that [Options.Call] has told, or zero.
 // What has ended already is left to the gate.
 func (l *lateness) refuses(ctx context.Context, method string, by time.Time) bool {
-	if l.latencies == nil {
+	if l.off {
 		return false
 	}
 	by = earlier(ctx, by)
-	if by.IsZero() || !l.latencies.TooLate(method, time.Now(), by) || ctx.Err() != nil || ctx.Value(probing{}) != nil {
+	if by.IsZero() || !l.of.TooLate(method, time.Now(), by) || ctx.Err() != nil || ctx.Value(probing{}) != nil {
 		return false
 	}
 	l.refused.Add(1)
@@ -41,7 +63,7 @@ func (l *lateness) refuses(ctx context.Context, method string, by time.Time) boo
 
 // tap is refuses for a call that will be asked about once more, by the interceptor. It returns the context for that.
 func (l *lateness) tap(ctx context.Context, method string, by time.Time) (context.Context, bool) {
-	if l.latencies == nil {
+	if l.off {
 		return ctx, false
 	}
 	if by = earlier(ctx, by); by.IsZero() {
@@ -50,27 +72,23 @@ func (l *lateness) tap(ctx context.Context, method string, by time.Time) (contex
 	if l.refuses(ctx, method, by) {
 		return ctx, true
 	}
-	if least, known := l.latencies.Estimate(method); known && time.Until(by) < least {
+	if least, known := l.of.Estimate(method); known && time.Until(by) < least {
 		return context.WithValue(ctx, probing{}, true), false
 	}
 	return ctx, false
 }
 
-// done ends a call to method with outcome o, and learns how long it took.
+// done ends a unary call to method with outcome o, and learns how long it took.
 func (l *lateness) done(ctx context.Context, method string, permit *spillway.Permit, o spillway.Outcome) {
-	if l.latencies == nil {
-		permit.Done(o)
-		return
-	}
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
 	now := arrived.Add(latency)
 	permit.DoneAt(now, o)
 	switch {
 	case o == spillway.Success:
-		l.latencies.Observe(method, latency, now)
-	case ctx.Err() != nil:
-		l.latencies.Unfinished(method, latency, now)
+		l.observe(ctx, method, arrived, latency, now)
+	case ctx.Err() != nil && !l.off:
+		l.of.Unfinished(method, latency, now)
 	}
 }
 

@@ -65,8 +65,10 @@ type Options struct {
 	// Stream says how long the streams of method are in flight. If Stream is nil, all are [DetachStream].
 	Stream func(method string) StreamMode
 
-	// MaxStreams is how many streams that have left the gate may be open at once; one more is refused.
-	// If MaxStreams is 0, it is 10000.
+	// MaxStreams is how many streams that have left the gate may be open at once, and how many exempt ones; one more is
+	// refused. A client may open one more as long as it has fewer than are free, so one client alone gets half of them, and
+	// there is room for a newcomer. A client is the Key of its calls or, without one and for exempt streams, its address,
+	// and 64 bits of that for IPv6. If MaxStreams is 0, it is 10000.
 	MaxStreams int
 
 	// AdmitLate lets in unary calls that will hardly finish before their deadline. If AdmitLate is false, a call is refused
@@ -75,13 +77,16 @@ type Options struct {
 
 	// Outcome says how a call to method went that returned err, or [context.DeadlineExceeded] if its deadline has passed.
 	// It is not asked about a call whose client is gone, which is [spillway.Ignored], about a passed deadline that was no
-	// fair chance, nor about a handler that panics or exits its goroutine, which is a [spillway.Failure].
+	// fair chance, nor about a stream that its client broke, by a message that cannot be read or by stalling until the
+	// deadline: those are Ignored too. Nor is it asked about a handler that panics or exits its goroutine, which is a
+	// [spillway.Failure].
 	// If Outcome is nil, it is [DefaultOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// FairChance is how much time a call must have had, when it was admitted, for a passed deadline to be held against the
-	// service. If it had less, the call is [spillway.Ignored], so that a client in a hurry cannot trip a breaker for all.
-	// If FairChance is 0, it is 100 ms.
+	// FairChance is how much time the service must have had for a passed deadline to be held against it, at least. If nine
+	// of ten calls to the method that were not in a hurry needed more, they set the fair chance. If a call had less, it is
+	// [spillway.Ignored], so that a client in a hurry cannot trip a breaker for all. What a stream waited for its client is
+	// not time that the service had. If FairChance is 0, it is 100 ms.
 	FairChance time.Duration
 
 	// Code is the status of a call refused for lack of room: codes.ResourceExhausted, or codes.Unavailable, which many

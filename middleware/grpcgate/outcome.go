@@ -11,19 +11,30 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// DefaultOutcome returns how a call went that ended with err, on a server as on a client:
+// DefaultOutcome returns how a call went on a server whose handler returned err:
 //
 //   - Success if err is nil,
-//   - Ignored if err is a refusal by another gate on the way: a local rejection is nobody's failure,
+//   - Ignored if err is a refusal by another gate on the way: a local rejection is not a failure,
+//   - Ignored if gRPC could not send or receive a message because of what is in it, or of its size,
 //   - Failure for DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL, UNKNOWN and DATA_LOSS, for a code that gRPC does not
 //     define and for an error that is no status,
 //   - Dropped for RESOURCE_EXHAUSTED,
-//   - Ignored for CANCELLED,
-//   - Success for any other code: those are about the request.
+//   - Ignored for any other code: how fast a bad request is turned down says nothing about the service.
 //
 // An error that wraps a status counts as that status, and context.Canceled and context.DeadlineExceeded as the codes that
 // gRPC makes of them.
 func DefaultOutcome(err error) spillway.Outcome {
+	return outcomeOf(err, spillway.Ignored)
+}
+
+// DefaultClientOutcome returns how a call of a client went that ended with err. It is [DefaultOutcome], but a code that is
+// about the request, such as NOT_FOUND, is a Success: the server is alive. CANCELLED remains Ignored.
+func DefaultClientOutcome(err error) spillway.Outcome {
+	return outcomeOf(err, spillway.Success)
+}
+
+// outcomeOf returns the outcome of a call that ended with err, which is badRequest for a code that is about the request.
+func outcomeOf(err error, badRequest spillway.Outcome) spillway.Outcome {
 	if err == nil {
 		return spillway.Success
 	}
@@ -31,10 +42,14 @@ func DefaultOutcome(err error) spillway.Outcome {
 		return spillway.Ignored
 	}
 	switch code := codeOf(err); code {
-	case codes.DeadlineExceeded, codes.Unavailable, codes.Internal, codes.Unknown, codes.DataLoss:
+	case codes.DeadlineExceeded, codes.Unavailable, codes.Unknown, codes.DataLoss:
 		return spillway.Failure
+	case codes.Internal:
+		return unlessUnsendable(err, spillway.Failure)
 	case codes.ResourceExhausted:
-		return spillway.Dropped
+		return unlessUnsendable(err, spillway.Dropped)
+	case codes.OK:
+		return spillway.Success
 	case codes.Canceled:
 		return spillway.Ignored
 	default:
@@ -42,7 +57,7 @@ func DefaultOutcome(err error) spillway.Outcome {
 			return spillway.Failure
 		}
 	}
-	return spillway.Success
+	return badRequest
 }
 
 // codeOf returns the code with which err reaches the other side.
@@ -67,10 +82,4 @@ func clientGone(ctx context.Context, arrived time.Time) bool {
 	}
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > max(deadlineSlack, deadline.Sub(arrived)/slackShare)
-}
-
-// hurried reports whether a call that was admitted at arrived had less than chance until its deadline.
-func hurried(ctx context.Context, arrived time.Time, chance time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && deadline.Sub(arrived) < chance
 }

@@ -23,35 +23,53 @@ var byCode = map[codes.Code]spillway.Outcome{
 	codes.OK:                 spillway.Success,
 	codes.Canceled:           spillway.Ignored,
 	codes.Unknown:            spillway.Failure,
-	codes.InvalidArgument:    spillway.Success,
+	codes.InvalidArgument:    spillway.Ignored,
 	codes.DeadlineExceeded:   spillway.Failure,
-	codes.NotFound:           spillway.Success,
-	codes.AlreadyExists:      spillway.Success,
-	codes.PermissionDenied:   spillway.Success,
+	codes.NotFound:           spillway.Ignored,
+	codes.AlreadyExists:      spillway.Ignored,
+	codes.PermissionDenied:   spillway.Ignored,
 	codes.ResourceExhausted:  spillway.Dropped,
-	codes.FailedPrecondition: spillway.Success,
-	codes.Aborted:            spillway.Success,
-	codes.OutOfRange:         spillway.Success,
-	codes.Unimplemented:      spillway.Success,
+	codes.FailedPrecondition: spillway.Ignored,
+	codes.Aborted:            spillway.Ignored,
+	codes.OutOfRange:         spillway.Ignored,
+	codes.Unimplemented:      spillway.Ignored,
 	codes.Internal:           spillway.Failure,
 	codes.Unavailable:        spillway.Failure,
 	codes.DataLoss:           spillway.Failure,
-	codes.Unauthenticated:    spillway.Success,
+	codes.Unauthenticated:    spillway.Ignored,
+}
+
+// clientOutcome is the same for a client, to which an answer about the request is a sign of life.
+func clientOutcome(code codes.Code) spillway.Outcome {
+	if want := byCode[code]; want != spillway.Ignored || code == codes.Canceled {
+		return want
+	}
+	return spillway.Success
 }
 
 func TestDefaultOutcome(t *testing.T) {
 	require.Equal(t, spillway.Success, grpcgate.DefaultOutcome(nil))
+	require.Equal(t, spillway.Success, grpcgate.DefaultClientOutcome(nil))
 	for code := codes.OK; code <= codes.Unauthenticated; code++ {
 		want, ok := byCode[code]
 		require.True(t, ok, code)
 		err := status.Error(code, "text")
 		require.Equal(t, want, grpcgate.DefaultOutcome(err), code)
+		require.Equal(t, clientOutcome(code), grpcgate.DefaultClientOutcome(err), code)
 		if err != nil {
 			require.Equal(t, want, grpcgate.DefaultOutcome(fmt.Errorf("wrapped: %w", err)), code)
 		}
 	}
-	require.Equal(t, spillway.Failure, grpcgate.DefaultOutcome(status.Error(99, "a code of the future")))
+	future := status.Error(99, "a code of the future")
+	require.Equal(t, spillway.Failure, grpcgate.DefaultOutcome(future))
+	require.Equal(t, spillway.Failure, grpcgate.DefaultClientOutcome(future))
+	require.Equal(t, spillway.Success, grpcgate.DefaultOutcome(okError{}))
 }
+
+// okError is an error whose status is OK, as which gRPC sends it.
+type okError struct{ error }
+
+func (okError) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
 func TestDefaultOutcomeOfOtherErrors(t *testing.T) {
 	for want, errs := range map[spillway.Outcome][]error{
@@ -93,7 +111,7 @@ func TestServerOutcomes(t *testing.T) {
 		want    spillway.Outcome
 	}{
 		{"answered", nil, 0, func(context.Context, func()) error { return nil }, spillway.Success},
-		{"the caller's error", nil, 0, func(context.Context, func()) error { return status.Error(codes.NotFound, "") }, spillway.Success},
+		{"the caller's error", nil, 0, func(context.Context, func()) error { return status.Error(codes.NotFound, "") }, spillway.Ignored},
 		{"the service's error", nil, 0, func(context.Context, func()) error { return errors.New("oops") }, spillway.Failure},
 		{"the client is gone", nil, 0, func(_ context.Context, cancel func()) error { cancel(); return errors.New("oops") }, spillway.Ignored},
 		{"the client is gone, and had a deadline", nil, time.Hour, func(_ context.Context, cancel func()) error { cancel(); return nil }, spillway.Ignored},
@@ -107,6 +125,16 @@ func TestServerOutcomes(t *testing.T) {
 			cancel()
 			return context.Canceled
 		}, spillway.Failure},
+		{"gone at the last moment that counts as the deadline", nil, time.Second, func(_ context.Context, cancel func()) error {
+			time.Sleep(950 * time.Millisecond)
+			cancel()
+			return context.Canceled
+		}, spillway.Failure},
+		{"gone just before that", nil, time.Second, func(_ context.Context, cancel func()) error {
+			time.Sleep(949 * time.Millisecond)
+			cancel()
+			return context.Canceled
+		}, spillway.Ignored},
 		{"no fair chance", nil, 99 * time.Millisecond, until, spillway.Ignored},
 		{"fair chance", nil, 100 * time.Millisecond, until, spillway.Failure},
 		{"another fair chance", &grpcgate.Options{FairChance: 10 * time.Millisecond}, 20 * time.Millisecond, until, spillway.Failure},

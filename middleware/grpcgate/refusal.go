@@ -37,20 +37,21 @@ var (
 	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees what it would have seen
 	// otherwise, only sooner, and with the code that a client in a hurry does not hold against the service.
 	errTooLate = &refusedError{
-		Rejection: &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
-		answer:    &answer{status: status.New(codes.DeadlineExceeded, textLate)},
+		cause:  &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
+		answer: &answer{status: status.New(codes.DeadlineExceeded, textLate)},
 	}
 )
 
-// A refusedError is the error of a refused call: a status for gRPC, and a *spillway.Rejection for whoever asks for that.
+// A refusedError is the error of a refused call: a status for gRPC, and the cause, which is or wraps a *spillway.Rejection,
+// for callers that ask for that.
 type refusedError struct {
-	*spillway.Rejection
+	cause error
 	*answer
 }
 
 func (e *refusedError) Error() string              { return e.status.String() }
 func (e *refusedError) GRPCStatus() *status.Status { return e.status }
-func (e *refusedError) Unwrap() error              { return e.Rejection }
+func (e *refusedError) Unwrap() error              { return e.cause }
 
 // An answer is what a refused client gets. It is shared, and never modified.
 type answer struct {
@@ -106,7 +107,28 @@ func (s *Server) refusalOf(err error) (metadata.MD, error) {
 		from = s.quota
 	}
 	to := from.of(spreadDelay(rej.RetryAfter))
-	return to.trailer, &refusedError{Rejection: rej, answer: to}
+	return to.trailer, &refusedError{cause: rej, answer: to}
+}
+
+// outward returns err as the remote caller may see it. If another gate refused a call that the handler made, and the handler
+// hands that on without a status of its own, the answer is that of a refusal: with a delay, and without the name of a policy.
+func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
+	if err == nil {
+		return nil
+	}
+	rej := rejection(err)
+	if rej == nil {
+		return err
+	}
+	var own interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &own) {
+		if _, local := own.(*localError); !local {
+			return err
+		}
+	}
+	to := s.capacity.of(spreadDelay(rej.RetryAfter)) // a quota of this service is none of its caller
+	setTrailer(to.trailer)
+	return &refusedError{cause: err, answer: to}
 }
 
 // rejection returns the Rejection in err, or nil.

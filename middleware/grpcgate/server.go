@@ -3,9 +3,11 @@ package grpcgate
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/stats"
@@ -30,7 +32,8 @@ type Server struct {
 	gate            *spillway.Gate
 	o               Options // no field is nil
 	late            *lateness
-	open            slots
+	open            *places // of streams that have left the gate
+	openExempt      *places // of streams that passed by it
 	capacity, quota *answers
 	exempt, tapped  stats.Counter
 }
@@ -46,20 +49,22 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		gate:     gate,
-		o:        opts,
-		late:     newLateness(!opts.AdmitLate),
-		open:     slots{limit: int64(opts.MaxStreams)},
-		capacity: newAnswers(opts.Code, textCapacity),
-		quota:    newAnswers(codes.ResourceExhausted, textQuota),
+		gate:       gate,
+		o:          opts,
+		late:       &lateness{latencies: newLatencies(opts.FairChance), off: opts.AdmitLate},
+		open:       newPlaces(opts.MaxStreams),
+		openExempt: newPlaces(opts.MaxStreams),
+		capacity:   newAnswers(opts.Code, textCapacity),
+		quota:      newAnswers(codes.ResourceExhausted, textQuota),
 	}, nil
 }
 
 // ServerStats is a snapshot of what a [Server] knows beyond what its [spillway.Gate] counts.
 type ServerStats struct {
 	Exempt         int64 // calls that passed by the gate
+	ExemptStreams  int64 // streams that passed by the gate and are open now
 	Streams        int64 // streams that have left the gate and are open now
-	StreamsRefused int64 // streams refused because Options.MaxStreams were open; the Gate did not see them
+	StreamsRefused int64 // streams refused by Options.MaxStreams, exempt ones included; the Gate did not see them
 	TooLate        int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
 	Tapped         int64 // calls refused before their message was read; those that the Gate refused are among its Refusals
 }
@@ -68,8 +73,9 @@ type ServerStats struct {
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Exempt:         s.exempt.Value(),
+		ExemptStreams:  s.openExempt.taken.Load(),
 		Streams:        s.open.taken.Load(),
-		StreamsRefused: s.open.refused.Value(),
+		StreamsRefused: s.open.refused.Value() + s.openExempt.refused.Value(),
 		TooLate:        s.late.refused.Value(),
 		Tapped:         s.tapped.Value(),
 	}
@@ -100,20 +106,25 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		}
 	}()
 	resp, err := handler(ctx, req)
-	s.late.done(ctx, method, &permit, s.outcome(ctx, method, &permit, err))
+	s.late.done(ctx, method, &permit, s.outcome(ctx, method, &permit, err, 0))
 	returned = true
+	if err != nil {
+		err = s.outward(err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+	}
 	return resp, err
 }
 
-// outcome says how the call went whose handler has returned err.
-func (s *Server) outcome(ctx context.Context, method string, permit *spillway.Permit, err error) spillway.Outcome {
+// outcome says how the call went whose handler has returned err, and has waited for its client for so long.
+func (s *Server) outcome(
+	ctx context.Context, method string, permit *spillway.Permit, err error, waited time.Duration,
+) spillway.Outcome {
 	if clientGone(ctx, permit.Arrived()) {
 		return spillway.Ignored
 	}
 	if ctx.Err() != nil {
 		err = context.DeadlineExceeded
 	}
-	if err != nil && codeOf(err) == codes.DeadlineExceeded && hurried(ctx, permit.Arrived(), s.o.FairChance) {
+	if err != nil && codeOf(err) == codes.DeadlineExceeded && s.late.unfair(method, allotted(ctx, permit.Arrived())-waited) {
 		return spillway.Ignored
 	}
 	return s.o.Outcome(ctx, method, err)
@@ -132,50 +143,29 @@ func (s *Server) unwind(ctx context.Context, permit *spillway.Permit) {
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	method := info.FullMethod
 	if s.o.Exempt(method) {
-		s.exempt.Add(1)
-		return handler(srv, ss)
+		return s.exemptStream(srv, ss, handler)
 	}
 	call := s.o.Call(ss.Context(), method)
 	mode := s.o.Stream(method)
 	if mode == WholeStream {
 		return s.whole(srv, ss, method, call.Request, handler)
 	}
-	if !s.open.take() {
+	return s.detached(srv, ss, info, handler, call.Request, mode)
+}
+
+// exemptStream runs a stream that passes by the gate. Exempt streams have as many places as the others, of their own.
+func (s *Server) exemptStream(srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
+	who := s.openExempt.holderOf(ss.Context(), &spillway.Request{})
+	if !s.openExempt.take(who) {
 		return s.refuseStream(ss, errTooManyStreams)
 	}
-	defer s.open.giveBack()
-	permit, err := s.gate.Enter(ss.Context(), call.Request)
-	if err != nil {
-		return s.refuseStream(ss, err)
-	}
-	permit.Done(spillway.Ignored)
-	if mode == PerMessage {
-		return s.perMessage(srv, ss, method, call.Request, handler)
-	}
+	defer s.openExempt.giveBack(who)
+	s.exempt.Add(1)
 	return handler(srv, ss)
 }
 
 func (s *Server) refuseStream(ss grpc.ServerStream, err error) error {
 	trailer, err := s.refusalOf(err)
 	ss.SetTrailer(trailer)
-	return err
-}
-
-// whole runs a stream that is in flight until it ends.
-func (s *Server) whole(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
-	ctx := ss.Context()
-	permit, err := s.gate.Enter(ctx, r)
-	if err != nil {
-		return s.refuseStream(ss, err)
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			s.unwind(ctx, &permit)
-		}
-	}()
-	err = handler(srv, ss)
-	permit.Done(s.outcome(ctx, method, &permit, err))
-	returned = true
 	return err
 }

@@ -61,7 +61,7 @@ func TestHealthIsExempt(t *testing.T) {
 		require.NoError(t, err)
 		_, err = watch.Recv()
 		require.NoError(t, err)
-		require.Equal(t, grpcgate.ServerStats{Exempt: 2}, s.Stats())
+		require.Equal(t, grpcgate.ServerStats{Exempt: 2, ExemptStreams: 1}, s.Stats())
 		_, err = echo(ctx, conn, "hello")
 		require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	})

@@ -1,106 +1,226 @@
 package grpcgate
 
 import (
+	"context"
+	"errors"
+	"io"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/stats"
 )
 
-// slots counts the streams that have left the gate.
-type slots struct {
-	limit   int64
-	taken   atomic.Int64
-	refused stats.Counter
-}
-
-// take takes a place, or counts that there was none.
-func (s *slots) take() bool {
-	if s.tryTake() {
-		return true
+// detached runs a stream that has a place instead of a permit.
+func (s *Server) detached(
+	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler, r spillway.Request, mode StreamMode,
+) error {
+	who := s.open.holderOf(ss.Context(), &r)
+	if !s.open.take(who) {
+		return s.refuseStream(ss, errTooManyStreams)
 	}
-	s.refused.Add(1)
-	return false
-}
-
-func (s *slots) tryTake() bool {
-	for {
-		n := s.taken.Load()
-		if n >= s.limit {
-			return false
-		}
-		if s.taken.CompareAndSwap(n, n+1) {
-			return true
-		}
+	defer s.open.giveBack(who)
+	permit, err := s.gate.Enter(ss.Context(), r)
+	if err != nil {
+		return s.refuseStream(ss, err)
 	}
+	permit.Done(spillway.Ignored)
+	if mode == PerMessage {
+		return s.perMessage(srv, ss, info.FullMethod, r, handler)
+	}
+	return s.outward(handler(srv, ss), ss.SetTrailer)
 }
 
-func (s *slots) giveBack() { s.taken.Add(-1) }
-
-// perMessage runs a stream each message of which passes the gate.
-func (s *Server) perMessage(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
-	m := &messages{ServerStream: ss, s: s, method: method, r: r}
+// whole runs a stream that is in flight until it ends.
+func (s *Server) whole(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
+	ctx := ss.Context()
+	permit, err := s.gate.Enter(ctx, r)
+	if err != nil {
+		return s.refuseStream(ss, err)
+	}
 	returned := false
 	defer func() {
 		if !returned {
-			m.end(func(p *spillway.Permit) { s.unwind(ss.Context(), p) }, true)
+			s.unwind(ctx, &permit)
 		}
 	}()
-	err := handler(srv, m)
-	m.end(func(p *spillway.Permit) { p.Done(s.outcome(ss.Context(), method, p, err)) }, true)
+	w := &watched{ServerStream: ss}
+	err = handler(srv, w)
+	arrived := permit.Arrived()
+	if o, latency := s.endStream(ctx, method, &permit, err, w); o == spillway.Success {
+		s.late.observe(ctx, method, arrived, latency, arrived.Add(latency))
+	}
 	returned = true
+	return s.outward(err, ss.SetTrailer)
+}
+
+// endStream ends a stream, or a message of it, whose handler has returned err. What the stream waited for its client is not
+// part of its latency. It returns what it told the policies.
+func (s *Server) endStream(
+	ctx context.Context, method string, permit *spillway.Permit, err error, w *watched,
+) (o spillway.Outcome, latency time.Duration) {
+	waited, broken := w.account()
+	if !broken { // else it is Ignored
+		o = s.outcome(ctx, method, permit, err, waited)
+	}
+	arrived := permit.Arrived()
+	latency = max(time.Since(arrived)-waited, 0)
+	permit.DoneAt(arrived.Add(latency), o)
+	return o, latency
+}
+
+// watched is a ServerStream that notices how long its handler waits for the client, and whether the client broke it: by a
+// message that cannot be read, or by stalling until the deadline.
+type watched struct {
+	grpc.ServerStream
+
+	mu                 sync.Mutex
+	waited             time.Duration // blocked in RecvMsg and SendMsg
+	receiving, sending bool
+	duplex             bool // both at once, so to wait in RecvMsg does not mean to be idle
+	broken             bool
+}
+
+func (w *watched) RecvMsg(m any) error {
+	alive, began := w.begin(&w.receiving), time.Now()
+	err := w.ServerStream.RecvMsg(m)
+	w.end(&w.receiving, alive, time.Since(began), err)
 	return err
+}
+
+func (w *watched) SendMsg(m any) error {
+	alive, began := w.begin(&w.sending), time.Now()
+	err := w.ServerStream.SendMsg(m)
+	w.end(&w.sending, alive, time.Since(began), err)
+	return err
+}
+
+// begin notes that a call in direction at begins, and reports whether the stream is alive.
+func (w *watched) begin(at *bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*at = true
+	if w.receiving && w.sending {
+		w.duplex = true
+	}
+	return w.Context().Err() == nil
+}
+
+// end notes that a call in direction at, which began when the stream was alive or not, has returned err after took. A call
+// that began after the deadline did not break the stream: the service was late. Nor did a goroutine that only listens.
+func (w *watched) end(at *bool, alive bool, took time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*at = false
+	listening := at == &w.receiving && w.duplex
+	if !listening {
+		w.waited += took
+	}
+	if alive && err != nil && !errors.Is(err, io.EOF) && (!listening || w.Context().Err() == nil) {
+		w.broken = true
+	}
+}
+
+// account returns how long the stream waited for its client, and whether that broke it.
+func (w *watched) account() (waited time.Duration, broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waited, w.broken
+}
+
+// restart forgets what the stream waited so far.
+func (w *watched) restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waited = 0
+}
+
+// perMessage runs a stream each message of which passes the gate.
+func (s *Server) perMessage(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
+	m := &messages{watched: watched{ServerStream: ss}, s: s, method: method, r: r}
+	returned := false
+	defer func() {
+		if !returned {
+			m.endMessage(func(p *spillway.Permit) { s.unwind(ss.Context(), p) }, true)
+		}
+	}()
+	began := time.Now()
+	err := handler(srv, m)
+	m.endMessage(func(p *spillway.Permit) { m.done(p, err) }, true)
+	returned = true
+	if err == nil { // else the method may be one that does not exist
+		s.late.observe(ss.Context(), method, began, m.slowest(), time.Now())
+	}
+	return s.outward(err, ss.SetTrailer)
 }
 
 // messages is a ServerStream whose messages pass the gate.
 type messages struct {
-	grpc.ServerStream
+	watched
+
 	s      *Server
 	method string
 	r      spillway.Request
 
-	mu       sync.Mutex
+	last     sync.Mutex
 	permit   spillway.Permit // of the last message
 	held     bool            // permit is one
 	returned bool            // the handler has returned
+	longest  time.Duration   // latency of a message that went well
+}
+
+// done ends the message of p, whose handler has returned err.
+func (m *messages) done(p *spillway.Permit, err error) {
+	o, latency := m.s.endStream(m.Context(), m.method, p, err, &m.watched)
+	if o == spillway.Success {
+		m.last.Lock()
+		m.longest = max(m.longest, latency)
+		m.last.Unlock()
+	}
+}
+
+// slowest returns the latency of the slowest message that went well.
+func (m *messages) slowest() time.Duration {
+	m.last.Lock()
+	defer m.last.Unlock()
+	return m.longest
 }
 
 // RecvMsg ends the message before: if the next one is asked for, it has been dealt with.
 func (m *messages) RecvMsg(msg any) error {
-	m.end(func(p *spillway.Permit) { p.Done(m.s.outcome(m.Context(), m.method, p, nil)) }, false)
-	if err := m.ServerStream.RecvMsg(msg); err != nil {
+	m.endMessage(func(p *spillway.Permit) { m.done(p, nil) }, false)
+	if err := m.watched.RecvMsg(msg); err != nil {
 		return err
 	}
 	permit, err := m.s.gate.Enter(m.Context(), m.r)
 	if err != nil {
 		return m.s.refuseStream(m.ServerStream, err)
 	}
-	m.begin(permit)
+	m.restart()
+	m.beginMessage(permit)
 	return nil
 }
 
-func (m *messages) begin(p spillway.Permit) {
-	m.mu.Lock()
+func (m *messages) beginMessage(p spillway.Permit) {
+	m.last.Lock()
 	late := m.returned
 	if !late {
 		m.permit, m.held = p, true
 	}
-	m.mu.Unlock()
+	m.last.Unlock()
 	if late { // a goroutine that the handler left behind has received it
 		p.Done(spillway.Ignored)
 	}
 }
 
-// end ends the message before, if there is one. It is the last if the handler has returned.
-func (m *messages) end(how func(*spillway.Permit), returned bool) {
-	m.mu.Lock()
+// endMessage ends the message before, if there is one. It is the last if the handler has returned.
+func (m *messages) endMessage(how func(*spillway.Permit), returned bool) {
+	m.last.Lock()
 	permit, held := m.permit, m.held
 	m.held = false
 	m.returned = m.returned || returned
-	m.mu.Unlock()
+	m.last.Unlock()
 	if held {
 		how(&permit)
 	}

@@ -86,12 +86,12 @@ func TestOpenStreamHasLeftTheGate(t *testing.T) {
 }
 
 func TestOpenStreamsHaveALimitOfTheirOwn(t *testing.T) {
-	s := gated(t, &grpcgate.Options{MaxStreams: 2}, admitter{})
+	s := gated(t, &grpcgate.Options{MaxStreams: 4}, admitter{})
 	conn := start(t, false, &service{}, behind(s), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	openChat(ctx, t, conn)
-	openChat(ctx, t, conn)
+	openChat(ctx, t, conn) // now it has as many as are free
 	_, err := receive(opened(t, conn, downMethod, "a"))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.GreaterOrEqual(t, retryInfo(t, err), time.Second)

@@ -1,0 +1,80 @@
+package deadline
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// None is the time left of a request without a deadline.
+const None time.Duration = math.MaxInt64
+
+const (
+	defaultFairChance = 100 * time.Millisecond
+
+	// A slower request raises the fair chance by fairUp, a faster one lowers it by fairDown: it rests where one in ten is
+	// slower. The first warmUp requests move it by fairHaste times as much.
+	fairUp    = 0.045
+	fairDown  = 0.005
+	fairHaste = 10
+
+	// generous is how many fair chances a request must have had to teach the fair chance. Requests with less would teach only
+	// the latencies that fit into their deadlines, and so lower it step by step.
+	generous = 2
+)
+
+func (o *Options) fairChance() (time.Duration, error) {
+	switch {
+	case o.FairChance < 0:
+		return 0, fmt.Errorf("deadline: FairChance: must be at least 0, got %v", o.FairChance)
+	case o.FairChance == 0:
+		return defaultFairChance, nil
+	}
+	return min(o.FairChance, mostEstimate), nil
+}
+
+// FairChance returns how much time a request of key must have for a passed deadline to be held against the service: as much
+// as nine of ten requests of key took, and at least Options.FairChance. It learns from [Estimator.ObserveWithin].
+func (e *Estimator) FairChance(key string) time.Duration {
+	if t := (*e.tracks.Load())[key]; t != nil {
+		_, estimate := unpack(t.fair.Load())
+		return max(estimate, e.leastFair)
+	}
+	return e.leastFair
+}
+
+// ObserveWithin is [Estimator.Observe] for a request that had left until its deadline when it began, which is [None] if it
+// had none. It also learns the fair chance, if left is at least twice as long as that: a request in a hurry finishes only
+// when it is a fast one.
+func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now time.Time) {
+	t := e.track(key, now)
+	if t == nil {
+		return
+	}
+	t.observe(latency)
+	observeFair(&t.fair, latency, left, e.leastFair)
+}
+
+// observeFair moves the fair chance in state, packed as that of a track, which never goes below least. Of samples that
+// arrive at the same instant, one may be lost.
+func observeFair(state *atomic.Uint64, latency, left, least time.Duration) {
+	old := state.Load()
+	seen, fair := unpack(old)
+	fair = max(fair, least)
+	settled := seen >= warmUp
+	if left/generous < fair || settled && fair == least && latency <= least {
+		return
+	}
+	haste := float64(fairHaste)
+	if settled {
+		haste = 1
+	}
+	switch {
+	case latency > fair:
+		fair += step(fair, fairUp*haste)
+	case latency < fair:
+		fair = max(fair-step(fair, fairDown*haste), least)
+	}
+	state.CompareAndSwap(old, pack(min(seen+1, warmUp), fair))
+}
