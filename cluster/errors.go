@@ -11,12 +11,13 @@ import (
 
 // The reasons of a [RedisError], fit for metric labels.
 const (
-	ReasonBreaker = "breaker open"      // Redis did not answer lately, so it was not asked
-	ReasonTimeout = "redis timeout"     // no answer in time; the script may have run
-	ReasonConn    = "redis unreachable" // no connection, or it broke; the script may have run
-	ReasonRefused = "redis refused"     // it is loading, a replica, out of memory, or the like
-	ReasonType    = "wrong type of key" // somebody else keeps something else at that key
-	ReasonScript  = "script failed"     // the script ended with an error, or what it returned makes no sense
+	ReasonBreaker = "breaker open"       // Redis did not answer lately, so it was not asked
+	ReasonBusy    = "no free connection" // all connections of the client were in use; the script did not run
+	ReasonTimeout = "redis timeout"      // no answer in time; the script may have run
+	ReasonConn    = "redis unreachable"  // no connection, or it broke; the script may have run
+	ReasonRefused = "redis refused"      // it is loading, a replica, out of memory, or the like
+	ReasonType    = "wrong type of key"  // somebody else keeps something else at that key
+	ReasonScript  = "script failed"      // the script ended with an error, or what it returned makes no sense
 )
 
 // ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
@@ -43,6 +44,8 @@ func reasonOf(err error) string {
 	var fromServer redis.Error
 	var network net.Error
 	switch {
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errQueued):
+		return ReasonBusy
 	case errors.As(err, &fromServer):
 		text := err.Error()
 		switch {
@@ -52,10 +55,8 @@ func reasonOf(err error) string {
 			return ReasonScript
 		}
 		return ReasonRefused
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout(), isPoolTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return ReasonTimeout
 	}
 	return ReasonConn
 }
-
-func isPoolTimeout(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) }

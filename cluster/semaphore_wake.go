@@ -65,7 +65,7 @@ func (s *Semaphore) listen() {
 // listenLoop hears messages until Close. While it cannot, those who wait poll.
 func (s *Semaphore) listenLoop() {
 	for s.ctx.Err() == nil {
-		messages := s.conn.raw.Subscribe(s.ctx, wakeChannel+s.node)
+		messages := s.conn.client.Subscribe(s.ctx, wakeChannel+s.node)
 		stop := context.AfterFunc(s.ctx, func() { _ = messages.Close() })
 		s.hear(messages)
 		s.listening.Store(false)
