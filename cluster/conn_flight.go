@@ -201,7 +201,7 @@ func (f *flight) judge(ctx context.Context) (spillway.Outcome, error) {
 // verdict judges one error of the client.
 func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, error) {
 	c, reason := f.conn, reasonOf(err)
-	if reason == ReasonType {
+	if reason == ReasonType || isFull(err) {
 		return spillway.Success, &RedisError{Reason: reason, Err: err} // a matter of one key
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -51,6 +51,8 @@ func reasonOf(err error) string {
 		switch {
 		case strings.Contains(text, "WRONGTYPE"): // Redis 6 puts it behind a prefix
 			return ReasonType
+		case isFull(err):
+			return ReasonRefused
 		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
 			return ReasonScript
 		}
@@ -60,3 +62,6 @@ func reasonOf(err error) string {
 	}
 	return ReasonConn
 }
+
+// isFull reports whether Redis has no memory for what is new. It answers at once, and goes on with what it has.
+func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }

@@ -18,10 +18,12 @@ type Mutex struct{ sem *Semaphore }
 type MutexOptions struct {
 	Client     redis.UniversalClient
 	Name       string
+	Prefix     string
 	TTL        time.Duration
 	Guard      time.Duration
 	Poll       time.Duration
 	MaxWaiting int
+	MaxWait    time.Duration
 	Timeout    time.Duration
 	Breaker    *breaker.Options
 }
@@ -34,8 +36,8 @@ func NewMutex(o *MutexOptions) (*Mutex, error) {
 		opts = *o
 	}
 	sem, err := newSemaphore("Mutex", "mutex", &SemaphoreOptions{
-		Client: opts.Client, Name: opts.Name, Limit: 1, TTL: opts.TTL, Guard: opts.Guard, Poll: opts.Poll,
-		MaxWaiting: opts.MaxWaiting, Timeout: opts.Timeout, Breaker: opts.Breaker,
+		Client: opts.Client, Name: opts.Name, Prefix: opts.Prefix, Limit: 1, TTL: opts.TTL, Guard: opts.Guard, Poll: opts.Poll,
+		MaxWaiting: opts.MaxWaiting, MaxWait: opts.MaxWait, Timeout: opts.Timeout, Breaker: opts.Breaker,
 	})
 	if err != nil {
 		return nil, err

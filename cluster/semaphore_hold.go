@@ -199,7 +199,9 @@ func (h *Held) Release() error {
 	}
 	good := p.end(context.Canceled)
 	back := p.handBack()
-	err := p.s.release(context.Background(), back.key, []string{back.token}, back.bury)
+	scripts := p.s.scripts
+	_, errs := p.s.conn.runAll(context.Background(), scripts.release, [][]any{p.s.release(back.key, []string{back.token}, back.bury)})
+	err := errs[0]
 	if err != nil {
 		p.s.counts.unknown.Add(1)
 		p.s.giveBack(back)

@@ -32,7 +32,7 @@ local function bucket_put(key, s, level)
   if s.level == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<ddd', s.level, now, s.per), 'PX', math.ceil(s.level / s.drain / 1000) + 1)
+    put(key, struct.pack('<ddd', s.level, now, s.per), math.ceil(s.level / s.drain / 1000) + 1)
   end
   bucket_room(s)
 end

@@ -36,7 +36,7 @@ local function ring_store(key, s)
   if s.sum == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<ddd', s.head, s.sum, s.quantum) .. s.ring, 'PX',
+    put(key, struct.pack('<ddd', s.head, s.sum, s.quantum) .. s.ring,
       math.ceil(((s.head + s.slots) * s.quantum - now) / 1000) + 1)
   end
   s.room = math.max(s.limit - s.sum, 0)

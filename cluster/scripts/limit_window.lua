@@ -24,7 +24,7 @@ local function window_keep(key, s, n)
   if s.used == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<dd', s.start, s.used), 'PX', math.ceil(s.left / 1000) + 1)
+    put(key, struct.pack('<dd', s.start, s.used), math.ceil(s.left / 1000) + 1)
   end
   s.room = math.max(s.limit - s.used, 0)
 end
