@@ -31,7 +31,12 @@ type RedisError struct {
 }
 
 // Error returns a text such as "cluster: redis timeout: context deadline exceeded".
-func (e *RedisError) Error() string { return "cluster: " + e.Reason + ": " + e.Err.Error() }
+func (e *RedisError) Error() string {
+	if e.Err == nil {
+		return "cluster: " + e.Reason
+	}
+	return "cluster: " + e.Reason + ": " + e.Err.Error()
+}
 
 // Unwrap returns the error of the client.
 func (e *RedisError) Unwrap() error { return e.Err }

@@ -41,7 +41,7 @@ var (
 // As a [spillway.Policy] it is a cap on how many requests of a key run at once, whatever they cost; see [Semaphore.Admit].
 //
 // It is made by [NewSemaphore] and owns two goroutines, and a third once somebody has waited, until [Semaphore.Close]. All
-// methods may be called concurrently.
+// methods may be called concurrently. The zero Semaphore denies everything.
 type Semaphore struct {
 	name              string
 	base, channel     string // of the keys, and of the channels of nodes
@@ -153,6 +153,9 @@ func escapeTag(text string, name bool) string {
 // those who hold one go on, and nobody new is let in until there is room. The error says that limit cannot be right, and
 // then nothing has changed.
 func (s *Semaphore) SetLimit(limit int) error {
+	if s.conn == nil {
+		return errUnmade
+	}
 	if limit < 1 || limit > maxHolders {
 		return errLimit("Semaphore", limit)
 	}
@@ -184,6 +187,9 @@ func (s *Semaphore) token() (uint64, string) {
 // of Redis may, and what Redis could not be told comes back after the TTL. Calls that wait return [ErrClosed], as do later
 // ones. Closing twice is harmless.
 func (s *Semaphore) Close() error {
+	if s.conn == nil {
+		return nil
+	}
 	s.mu.Lock()
 	var permits []*semPermit
 	if !s.closed {

@@ -20,6 +20,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Held, error) {
 
 // try asks once. The permit has a context if parent is not nil.
 func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, error) {
+	if s.conn == nil {
+		return nil, errUnmade
+	}
 	if !s.enter() {
 		return nil, ErrClosed
 	}
@@ -39,12 +42,14 @@ func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, er
 }
 
 // Acquire waits until there is a permit of a key, and returns it: the caller releases it. If MaxWaiting others wait, the error
-// is a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx ends first, the
-// error is ctx.Err(). The place in the queue is given up then. As ctx is the parent of [Held.Context] too, a deadline of ctx bounds
-// the wait and the work together: to bound the wait alone, use MaxWait. A *[RedisError] says that Redis gave no answer: at once at first, and for one who waits when its place in the
-// queue has lapsed.
+// is a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx ends first,
+// the error is ctx.Err(). The place in the queue is given up then. A *[RedisError] says that Redis gave no answer: at once at
+// first, and for a caller that waits when its place in the queue has lapsed.
+//
+// As ctx is the parent of [Held.Context] too, a deadline of ctx bounds the wait and the work together. To bound the wait alone,
+// use MaxWait.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
-	if s.maxWaiting == 0 {
+	if s.maxWaiting == 0 || s.conn == nil {
 		return s.TryAcquire(ctx, key)
 	}
 	serial, token := s.token()

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxReturning = 1 << 16 // permits on their way back; what exceeds it comes back by its TTL
-	batch        = 100     // tokens in a command
+	tokensEach   = 100     // tokens in a command
 	pipelined    = 128     // commands in a call: some 5 ms of Redis
 	lanes        = 8       // calls at a time, which matters where Redis is far away
 )
@@ -53,7 +53,7 @@ func (s *Semaphore) renewDue(now time.Time) {
 	s.mu.Unlock()
 	var renewals []semRenewal
 	for key, permits := range due {
-		for part := range parts(permits, batch) {
+		for part := range parts(permits, tokensEach) {
 			renewals = append(renewals, semRenewal{key, part})
 		}
 	}
@@ -156,7 +156,7 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 	}
 	var returns []semReturns
 	for g, all := range groups {
-		for part := range parts(all, batch) {
+		for part := range parts(all, tokensEach) {
 			returns = append(returns, semReturns{g, part})
 		}
 	}

@@ -43,7 +43,7 @@ func newSemScripts(clock, channel string) *semScripts {
 
 // keys returns the keys of Redis, all in one slot, for what the caller calls key.
 func (s *Semaphore) keys(key string) []string {
-	base := s.base + escapeTag(key, false) + "}:"
+	base := s.base + escapeTag(shortKey(key), false) + "}:"
 	return []string{base + "holders", base + "facts", base + "queue", base + "patience", base + "numbers", base + "dead"}
 }
 
@@ -104,6 +104,9 @@ func (s *Semaphore) release(key string, tokens []string, bury bool) []any {
 
 // Peek asks Redis how many permits of a key are held and how many calls wait for one, in all processes.
 func (s *Semaphore) Peek(ctx context.Context, key string) (held, waiting int, err error) {
+	if s.conn == nil {
+		return 0, 0, errUnmade
+	}
 	got, err := s.conn.run(ctx, s.scripts.peek, s.keys(key))
 	if err != nil {
 		return 0, 0, err

@@ -24,7 +24,10 @@ end
 local room = math.max(math.floor((full - level) / per), 0)
 local take = n
 if room < n then
-  take = ARGV[2] == 'some' and room or 0
+  take = 0
+  if ARGV[2] == 'some' then
+    take, n = room, math.min(n, room + math.floor(full / per))
+  end
 end
 if take > 0 or heal and n > 0 then
   level = level + take * per

@@ -30,7 +30,7 @@ local function window_keep(key, s, n)
 end
 
 local function window_back(key, s, n, stamp)
-  if stamp == 0 or stamp >= s.start then
+  if stamp >= s.start then
     window_keep(key, s, -n)
   end
 end
@@ -77,7 +77,7 @@ local function calendar_look(key, o, s)
 end
 
 local function calendar_back(key, o, s, n, stamp)
-  if stamp == 0 or calendar_end(o, stamp) == s.start then
+  if calendar_end(o, stamp) == s.start then
     window_keep(key, s, -n)
   end
 end
