@@ -226,13 +226,9 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 	return spillway.Ignored, &RedisError{Reason: reason, Err: err}
 }
 
-// fair reports whether Redis is to blame for a call that took too long. If this process stood still meanwhile, nobody knows.
-// Otherwise a call that was sent counts if Redis had most of the time, or answered nobody in it. One that was not sent counts
-// unless others have the connections.
+// fair reports whether Redis is to blame for a call that took too long. A call that was sent counts if Redis had most of the time,
+// or answered nobody in it. One that was not sent counts unless others have the connections.
 func (f *flight) fair() bool {
-	if time.Since(f.began)-f.conn.timeout > f.conn.timeout/2 {
-		return false
-	}
 	if sent := f.sent.Load(); sent > 0 && time.Duration(sent) <= f.conn.timeout/4 {
 		return true
 	}
