@@ -25,7 +25,11 @@
 //
 // # Without Redis
 //
-// Every call has a deadline of its own and stands behind a breaker, and no lock is held meanwhile. A call whose answer is lost
-// is not repeated, whatever the retries of the client, so it counts at most once. When Redis does not answer, [OnLoss] says
-// what happens, and who gave an answer is told with it: [Source].
+// No call takes longer than Timeout, with any client, and each stands behind a breaker. A call whose answer is lost is not repeated,
+// whatever the retries of the client, so it counts at most once. When Redis does not answer, [OnLoss] says what happens, and each
+// answer names its [Source].
+//
+// Each call of the client has a goroutine, at most 512 for each limit, so that the caller can leave when its time is up. That
+// goroutine finishes the connection or reads the late answer, and ends with the client's own timeouts: 3 s with
+// ContextTimeoutEnabled, or the ReadTimeout. The zero values of all types deny everything.
 package cluster

@@ -11,12 +11,13 @@ import (
 
 // The reasons of a [RedisError], fit for metric labels.
 const (
-	ReasonBreaker = "breaker open"      // Redis did not answer lately, so it was not asked
-	ReasonTimeout = "redis timeout"     // no answer in time; the script may have run
-	ReasonConn    = "redis unreachable" // no connection, or it broke; the script may have run
-	ReasonRefused = "redis refused"     // it is loading, a replica, out of memory, or the like
-	ReasonType    = "wrong type of key" // somebody else keeps something else at that key
-	ReasonScript  = "script failed"     // the script ended with an error, or what it returned makes no sense
+	ReasonBreaker = "breaker open"       // Redis did not answer lately, so it was not asked
+	ReasonBusy    = "no free connection" // all connections of the client were in use; the script did not run
+	ReasonTimeout = "redis timeout"      // no answer in time; the script may have run
+	ReasonConn    = "redis unreachable"  // no connection, or it broke; the script may have run
+	ReasonRefused = "redis refused"      // it is loading, a replica, out of memory, or the like
+	ReasonType    = "wrong type of key"  // somebody else keeps something else at that key
+	ReasonScript  = "script failed"      // the script ended with an error, or what it returned makes no sense
 )
 
 // ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
@@ -30,7 +31,12 @@ type RedisError struct {
 }
 
 // Error returns a text such as "cluster: redis timeout: context deadline exceeded".
-func (e *RedisError) Error() string { return "cluster: " + e.Reason + ": " + e.Err.Error() }
+func (e *RedisError) Error() string {
+	if e.Err == nil {
+		return "cluster: " + e.Reason
+	}
+	return "cluster: " + e.Reason + ": " + e.Err.Error()
+}
 
 // Unwrap returns the error of the client.
 func (e *RedisError) Unwrap() error { return e.Err }
@@ -43,19 +49,24 @@ func reasonOf(err error) string {
 	var fromServer redis.Error
 	var network net.Error
 	switch {
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errQueued):
+		return ReasonBusy
 	case errors.As(err, &fromServer):
 		text := err.Error()
 		switch {
 		case strings.Contains(text, "WRONGTYPE"): // Redis 6 puts it behind a prefix
 			return ReasonType
+		case isFull(err):
+			return ReasonRefused
 		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
 			return ReasonScript
 		}
 		return ReasonRefused
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout(), isPoolTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return ReasonTimeout
 	}
 	return ReasonConn
 }
 
-func isPoolTimeout(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) }
+// isFull reports whether Redis has no memory for what is new. It answers at once, and goes on with what it has.
+func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }

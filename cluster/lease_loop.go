@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"time"
 
@@ -194,7 +195,7 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 	for i, k := range keys {
 		commands[i] = q.script.command(k.names, k.set.args.sync(k.node.Begin(q.now(), 0)))
 	}
-	replies, errs := q.sync.runAll(q.script, commands)
+	replies, errs := q.sync.runAll(context.Background(), q.script, commands)
 	now := q.now()
 	for i, k := range keys {
 		q.tally.syncs.Add(1)
@@ -238,7 +239,7 @@ func (l *leaseLoop) flush() bool {
 	if len(l.freed) == 0 {
 		return true
 	}
-	_, errs := l.q.sync.runAll(l.q.script, l.freed)
+	_, errs := l.q.sync.runAll(context.Background(), l.q.script, l.freed)
 	clear(l.freed)
 	l.freed = l.freed[:0]
 	return errs[0] == nil

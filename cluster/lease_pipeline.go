@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,66 +12,70 @@ import (
 
 // runAll runs a script many times in one pipeline, with one deadline and one judgement by the breaker. Each command was made by
 // [script.command], and may have run if its error does not say otherwise.
-func (c *conn) runAll(s *script, commands [][]any) (replies []any, errs []error) {
-	replies, errs = make([]any, len(commands)), make([]error, len(commands))
-	fail := func(err error) ([]any, []error) {
+func (c *conn) runAll(ctx context.Context, s *script, commands [][]any) (replies []any, errs []error) {
+	commands = slices.Clone(commands) // the caller may go on before the client does
+	err := c.admitted(ctx, func(began time.Time) (spillway.Outcome, error) {
+		f := newFlight(ctx, c, began)
+		if !f.run(ctx, func(ctx context.Context) { f.sendAll(ctx, s, commands) }) || f.errs == nil {
+			return f.judge(ctx)
+		}
+		replies, errs = f.replies, f.errs
+		outcome := spillway.Failure
+		for i, err := range errs {
+			if err == nil {
+				outcome = spillway.Success
+				continue
+			}
+			_, errs[i] = f.verdict(ctx, err)
+		}
+		return outcome, nil
+	})
+	if err != nil {
+		replies, errs = make([]any, len(commands)), make([]error, len(commands))
 		for i := range errs {
 			errs[i] = err
 		}
-		return replies, errs
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-	defer cancel()
-	r := spillway.Request{Arrived: time.Now()}
-	ticket, err := c.brk.Admit(ctx, r)
-	if err != nil {
-		return fail(&RedisError{Reason: ReasonBreaker, Err: err})
-	}
-	outcome := spillway.Failure
-	defer func() { c.brk.Done(r, ticket, spillway.Result{Outcome: outcome, Latency: time.Since(r.Arrived)}) }()
-	pipes, ok := c.client.(interface{ Pipeline() redis.Pipeliner })
-	if !ok {
-		pipes = c.raw
-	}
-	again := c.pipeline(ctx, pipes, commands, replies, errs, nil)
-	if len(again) > 0 {
-		for _, i := range again {
-			commands[i] = s.withSource(commands[i])
-		}
-		c.pipeline(ctx, pipes, commands, replies, errs, again)
-	}
-	for i, err := range errs {
-		if err == nil {
-			outcome = spillway.Success
-			continue
-		}
-		_, errs[i] = c.judge(ctx, r.Arrived, err)
 	}
 	return replies, errs
 }
 
-// pipeline runs those commands that only lists, or all, and returns those whose script the server does not know.
-func (c *conn) pipeline(
-	ctx context.Context, pipes interface{ Pipeline() redis.Pipeliner }, commands [][]any, replies []any, errs []error, only []int,
-) (again []int) {
-	pipe := pipes.Pipeline()
-	cmds := make([]*redis.Cmd, len(commands))
-	for i, command := range commands {
-		if only == nil {
-			cmds[i] = pipe.Do(ctx, command...)
+// sendAll sends the commands, and once more with its source those whose server does not know the script.
+func (f *flight) sendAll(ctx context.Context, s *script, commands [][]any) {
+	replies, errs := make([]any, len(commands)), make([]error, len(commands))
+	again := f.pipeline(ctx, commands, noScript, replies, errs, nil)
+	if len(again) > 0 && f.sent.Load() != givenUp {
+		for _, i := range again {
+			s.withSource(commands[i])
+		}
+		f.pipeline(ctx, commands, emptyScript, replies, errs, again)
+	}
+	f.replies, f.errs, f.err = replies, errs, errs[0]
+	for _, err := range errs {
+		if err == nil || isReply(err) {
+			f.err = err // one answer says that Redis is there
 		}
 	}
-	for _, i := range only {
-		cmds[i] = pipe.Do(ctx, commands[i]...)
+}
+
+// pipeline runs those commands that only lists, or all, and returns those whose script the server does not know.
+func (f *flight) pipeline(ctx context.Context, commands [][]any, void string, replies []any, errs []error, only []int) (again []int) {
+	if only == nil {
+		only = make([]int, len(commands))
+		for i := range only {
+			only[i] = i
+		}
+	}
+	pipe := f.conn.client.Pipeline()
+	cmds := make([]onceCmd, len(only))
+	for i, at := range only {
+		cmds[i] = onceCmd{redis.NewCmd(ctx, f.mark(commands[at], void)...)}
+		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, cmd := range cmds {
-		if cmd == nil {
-			continue
-		}
-		replies[i], errs[i] = cmd.Result()
-		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "NOSCRIPT") {
-			again = append(again, i)
+	for i, at := range only {
+		replies[at], errs[at] = cmds[i].Result()
+		if errs[at] != nil && redis.HasErrorPrefix(errs[at], "NOSCRIPT") {
+			again = append(again, at)
 		}
 	}
 	return again

@@ -47,6 +47,7 @@ var (
 // A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline of
 // its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is left alone
 // for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called concurrently.
+// The zero Limit denies everything.
 type Limit struct {
 	conn      *conn
 	taking    *script // takes tokens
@@ -71,8 +72,8 @@ type Limit struct {
 
 // LimitOptions tune a [Limit]. Client and Rules have to be set, and either Nodes or OnLoss.
 type LimitOptions struct {
-	// Client is the way to Redis: a single server, a failover pair or a cluster. A cluster or ring must be made with
-	// ContextTimeoutEnabled. Its retries do not matter: what may have run is not sent again. The caller closes it.
+	// Client is the way to Redis: a single server, a failover pair or a cluster. Its retries do not matter: what may have run is
+	// not sent again. The caller closes it.
 	Client redis.UniversalClient
 	// Rules are what each key may do, at most 8. A call takes its cost from all of them, or from none.
 	Rules []Rule
@@ -96,8 +97,8 @@ type LimitOptions struct {
 	// nothing, and headers can be written. Each takes some 200 bytes. If Remember is 0, it is 16384.
 	Remember int
 	// Recheck is after how long Redis is asked again about a key that it refused, however long that will last. What other
-	// processes give back or reset, or a rule that they set, is noticed no later. If Recheck is 0, Redis is asked when it said
-	// that there would be more, or after a second if the limit is Stored.
+	// processes give back or reset, or a rule that they set, is noticed no later. A long Recheck saves calls in a flood of requests
+	// that stay refused for long. If Recheck is 0, it is one second.
 	Recheck time.Duration
 
 	// PerClient, if it is set, makes the limit that of the client with this name, such as a host, for each key: every client
@@ -118,7 +119,7 @@ const (
 	defaultRemember = 1 << 14
 
 	defaultKeepAlive = 30 * 24 * time.Hour
-	storedRecheck    = time.Second
+	defaultRecheck   = time.Second
 )
 
 // NewLimit returns a Limit, and does not ask Redis. The error names the field that cannot be right.
@@ -131,9 +132,7 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	opts.OnLoss = cmp.Or(opts.OnLoss, Share)
 	opts.Remember = cmp.Or(opts.Remember, defaultRemember)
 	opts.KeepAlive = cmp.Or(opts.KeepAlive, defaultKeepAlive)
-	if opts.Stored {
-		opts.Recheck = cmp.Or(opts.Recheck, storedRecheck)
-	}
+	opts.Recheck = cmp.Or(opts.Recheck, defaultRecheck)
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -225,6 +224,7 @@ func limitScript(o *LimitOptions) *script {
 // keys returns the keys of Redis that hold what the rules know of a key. What stands in braces decides where a cluster keeps
 // them, so they are all in one place.
 func (l *Limit) keys(key string) []string {
+	key = shortKey(key)
 	keys := make([]string, 0, len(l.rules())+1)
 	var b strings.Builder
 	for i, r := range l.rules() {

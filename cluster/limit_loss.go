@@ -79,7 +79,7 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 // share takes up to n tokens from this process's part of all rules, or none.
 func (l *Limit) share(key string, n int64, how string, r *Result) {
 	now := time.Now()
-	r.Taken = n
+	key, r.Taken = shortKey(key), n
 	if how == someTokens {
 		for _, k := range l.loss.shares {
 			r.Taken = min(r.Taken, k.PeekAt(now, key).Remaining)
@@ -105,6 +105,7 @@ func (l *Limit) share(key string, n int64, how string, r *Result) {
 // shareBack returns tokens to this process's part.
 func (l *Limit) shareBack(key string, n int64) {
 	now := time.Now()
+	key = shortKey(key)
 	for _, k := range l.loss.shares {
 		k.RefundAt(now, key, int(n))
 	}

@@ -182,7 +182,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 				}
 				require.Equal(t, breaker.Closed, l.Stats().Breaker, "other keys are fine")
 				require.Equal(t, int64(1), client.DBSize(t.Context()).Val(), "the first rule was charged")
-				requireReason(t, l.Refund(t.Context(), "k", 1), ReasonType)
+				requireReason(t, l.Refund(t.Context(), "k", &Result{Taken: 1}, 1), ReasonType)
 			})
 		}
 	}

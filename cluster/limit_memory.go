@@ -30,7 +30,8 @@ type answer struct {
 	states []limiter.State // of all rules
 	asked  time.Time       // before the call was sent
 	cost   int64           // the least that was refused; 0 if none was
-	until  time.Time       // up to when it will be
+	opens  time.Time       // up to when it will be, as far as Redis knew
+	until  time.Time       // up to when it is believed
 }
 
 func newMemory(keys int) *memory {
@@ -47,6 +48,7 @@ func (m *memory) place(key string) *place {
 
 // recall returns the last answer for a key, or nil.
 func (m *memory) recall(key string) *answer {
+	key = shortKey(key)
 	p := m.place(key)
 	for i := range p.answers {
 		if a := p.answers[i].Load(); a != nil && a.key == key {
@@ -73,11 +75,12 @@ func (a *answer) stateAt(now time.Time, rule int) limiter.State {
 }
 
 // version tells what remember needs, before a call.
-func (m *memory) version(key string) uint32 { return m.place(key).changed.Load() }
+func (m *memory) version(key string) uint32 { return m.place(shortKey(key)).changed.Load() }
 
 // remember keeps an answer, unless something was forgotten since version was told. It displaces the answer that is of the
 // least use: one that refuses nothing any more, or the oldest.
 func (m *memory) remember(a *answer, version uint32) {
+	a.key = shortKey(a.key)
 	p := m.place(a.key)
 	victim, worth := 0, time.Time{}
 	for i := range p.answers {
@@ -112,6 +115,7 @@ func (m *memory) forgetAll() {
 
 // forget drops what is known of a key, since its tokens changed.
 func (m *memory) forget(key string) {
+	key = shortKey(key)
 	p := m.place(key)
 	p.changed.Add(1)
 	for i := range p.answers {

@@ -38,6 +38,7 @@ func TestFixedWindow(t *testing.T) {
 // The cases of a service that counts in windows: not drained by what is refused, given back, drained on demand.
 func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
 	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindowOptions{Limit: 2000, Period: time.Minute}))
+	var first Result
 	for _, c := range []struct {
 		n    int
 		ok   bool
@@ -46,15 +47,19 @@ func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
 		r := f.take(c.n)
 		require.Equal(t, c.ok, r.Allowed, c)
 		require.Equal(t, c.left, r.Remaining, c)
+		if first.Taken == 0 {
+			first = r
+		}
 	}
-	require.NoError(t, f.Refund(t.Context(), "k", 9))
+	require.NoError(t, f.Refund(t.Context(), "k", &first, 9))
 	r, err := f.TakeUpTo(t.Context(), "k", 100)
 	require.NoError(t, err)
 	require.Equal(t, int64(9), r.Taken)
 	require.False(t, r.Allowed)
 	require.Equal(t, int64(0), r.Remaining)
-	require.NoError(t, f.Refund(t.Context(), "k", 1_000_000))
-	require.Equal(t, int64(2000), f.peek().Remaining, "never more than a new limit has")
+	require.NoError(t, f.Refund(t.Context(), "k", &first, 1_000_000))
+	require.Equal(t, int64(991), f.peek().Remaining, "never more than were taken")
+	require.Zero(t, first.Taken)
 }
 
 // A rule that is changed between two versions of a program keeps what was taken.
@@ -223,7 +228,7 @@ func TestAllOrNone(t *testing.T) {
 	require.Equal(t, time.Hour-500*ms, r.RetryAfter)
 	r = f.take(3)
 	require.True(t, r.Allowed, "the bucket lost tokens to a call that the other rule refused")
-	require.NoError(t, f.giveBack(t.Context(), "k", 3, r.stamp))
+	require.NoError(t, f.Refund(t.Context(), "k", &r, 3))
 	require.True(t, f.take(3).Allowed)
 }
 
@@ -255,7 +260,7 @@ func TestGivingBackWithAStamp(t *testing.T) {
 				f.take(4) // by somebody else, who keeps it
 				c.left -= 4
 			}
-			require.NoError(t, f.giveBack(t.Context(), "k", 3, r.stamp))
+			require.NoError(t, f.Refund(t.Context(), "k", &r, 3))
 			require.Equal(t, c.left, f.peek().Remaining)
 		})
 	}
@@ -264,8 +269,8 @@ func TestGivingBackWithAStamp(t *testing.T) {
 // 3 taken, given back, 10 taken, and the first 3 expire: the log of a well-known limiter lets 13 through in a tenth of a second.
 func TestLogIsExactAfterARefund(t *testing.T) {
 	f := newFixture(t, server(t), SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}))
-	f.take(3)
-	require.NoError(t, f.Refund(t.Context(), "k", 3))
+	r := f.take(3)
+	require.NoError(t, f.Refund(t.Context(), "k", &r, 3))
 	f.at(900 * ms)
 	require.True(t, f.take(10).Allowed)
 	f.at(1000 * ms)
@@ -302,13 +307,16 @@ func TestKeysOfALimitAreInOneSlot(t *testing.T) {
 	}})
 	all := map[int64]bool{}
 	for _, key := range []string{"a", "b", "c", "", "}", "{x}", "x}{y", "tenant 7", "\x00\xff"} {
+		var last Result
 		for i := range 3 {
 			r, err := l.Take(t.Context(), key, 1)
 			require.NoError(t, err)
 			require.NoError(t, r.Err, "key %q", key)
-			require.Equal(t, i < 2, r.Allowed)
+			if require.Equal(t, i < 2, r.Allowed); r.Allowed {
+				last = r
+			}
 		}
-		require.NoError(t, l.Refund(t.Context(), key, 1))
+		require.NoError(t, l.Refund(t.Context(), key, &last, 1))
 		slots := map[int64]bool{}
 		for _, k := range l.keys(key) {
 			slots[client.ClusterKeySlot(t.Context(), k).Val()] = true

@@ -49,6 +49,9 @@ func (l *Limit) rules() []Rule {
 //
 // An [Allowance] follows its Limit; what it fetched before is good for as long as it was.
 func (l *Limit) SetRules(rules ...Rule) error {
+	if l.conn == nil {
+		return errUnmade
+	}
 	old := l.rules()
 	if len(rules) != len(old) {
 		return fmt.Errorf("cluster: Limit: SetRules: Rules must be %d, as before, got %d", len(old), len(rules))

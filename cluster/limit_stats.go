@@ -43,6 +43,9 @@ func (c *limitCounts) refused(s Source) { c.refusals[s].Add(1) }
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (l *Limit) Stats() LimitStats {
+	if l.conn == nil {
+		return LimitStats{}
+	}
 	s := LimitStats{
 		Stats: limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
 		Lost:  l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.brk.State(),

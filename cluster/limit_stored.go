@@ -27,6 +27,9 @@ const (
 //
 // The error names what cannot be right, or is a *[RedisError] or ctx.Err().
 func (l *Limit) SetRule(ctx context.Context, key string, r Rule, how Setting) (bool, error) {
+	if l.conn == nil {
+		return false, errUnmade
+	}
 	if err := l.mayStore(r, how); err != nil {
 		return false, fmt.Errorf("cluster: Limit: SetRule: %w", err)
 	}
@@ -59,6 +62,9 @@ func (l *Limit) mayStore(r Rule, how Setting) error {
 // StoredRule returns the rule that is kept for a key in Redis, and whether there is one; without, the key follows the one in
 // the options. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, err error) {
+	if l.conn == nil {
+		return Rule{}, false, errUnmade
+	}
 	if !l.stored {
 		return l.rules()[0], false, nil
 	}

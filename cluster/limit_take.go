@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,7 @@ type Result struct {
 	Err error
 
 	rule  int   // index of that rule
-	stamp int64 // for giving back what was taken; 0 if it cannot be
+	stamp int64 // when Redis took it, for giving it back
 }
 
 // The ways to ask.
@@ -45,6 +46,9 @@ func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return l.Peek(ctx, key)
 	}
+	if l.conn == nil {
+		return Result{}, errUnmade
+	}
 	if err := l.cost(n, allTokens); err != nil {
 		return Result{}, err
 	}
@@ -58,6 +62,9 @@ func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error)
 	if n == 0 {
 		return l.Peek(ctx, key)
 	}
+	if l.conn == nil {
+		return Result{}, errUnmade
+	}
 	if err := l.cost(n, someTokens); err != nil {
 		return Result{}, err
 	}
@@ -66,18 +73,34 @@ func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error)
 
 // Peek asks Redis what could be taken of a key now, and takes nothing. The Result is Allowed if it is at least one token.
 func (l *Limit) Peek(ctx context.Context, key string) (Result, error) {
+	if l.conn == nil {
+		return Result{}, errUnmade
+	}
 	r, err := l.ask(ctx, key, 0, allTokens)
 	r.Allowed = r.Allowed && r.Remaining > 0
 	return r, err
 }
 
-// Refund gives back n tokens of a key that were taken and not used. There are never more than a new limit has. The error is a
-// *[RedisError] or ctx.Err(). It does nothing if n is not positive.
-func (l *Limit) Refund(ctx context.Context, key string, n int) error {
-	if n <= 0 {
+// Refund gives back n of the tokens of a key that r took and nobody used, or as many as r still has, and takes them off r.Taken.
+// They go where they came from: to the window in which they were taken, if that has not ended, to a bucket as far as time has not
+// given them back already, or to the share of this process. So no window ever lets more than its limit be used. The error is a
+// *[RedisError] or ctx.Err(). It does nothing if n is not positive, and must not be called for the same r concurrently.
+func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error {
+	if l.conn == nil {
+		return errUnmade
+	}
+	back, taken := min(int64(n), r.Taken), r.Taken
+	if back <= 0 {
 		return nil
 	}
-	return l.giveBack(ctx, key, int64(n), 0)
+	r.Taken -= back
+	switch r.Source {
+	case FromRedis:
+		return l.giveBack(ctx, key, back, taken, r.stamp)
+	case FromShare:
+		l.shareBack(key, back)
+	}
+	return nil
 }
 
 // Reset gives all tokens of a key back; a stored rule stays. The error is a *[RedisError] or ctx.Err().
@@ -86,6 +109,9 @@ func (l *Limit) Reset(ctx context.Context, key string) error {
 }
 
 func (l *Limit) unlink(ctx context.Context, key string, keys []string) error {
+	if l.conn == nil {
+		return errUnmade
+	}
 	_, err := l.conn.run(ctx, resetScript(), keys)
 	l.memory.forget(key)
 	return err
@@ -100,12 +126,12 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
 			l.counts.refused(FromMemory)
 			return Result{
-				State: a.stateAt(asked, a.rule), RetryAfter: a.until.Sub(asked), Rule: l.rules()[a.rule].name, Source: FromMemory, rule: a.rule,
+				State: a.stateAt(asked, a.rule), RetryAfter: a.opens.Sub(asked), Rule: l.rules()[a.rule].name, Source: FromMemory, rule: a.rule,
 			}, nil
 		}
 	}
 	version := l.memory.version(key)
-	reply, err := l.exchange(ctx, key, n, how, 0)
+	reply, err := l.exchange(ctx, key, n, how, 0, 0)
 	if err != nil {
 		return l.onLoss(ctx, key, n, how, err)
 	}
@@ -120,15 +146,12 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 // resultOf reads what the script returned.
 func (l *Limit) resultOf(reply []int64, n int64) Result {
 	r := Result{Allowed: reply[1] == n, Taken: reply[1], stamp: reply[0]}
-	r.RetryAfter = time.Duration(reply[3]) * time.Microsecond
+	r.RetryAfter = fromMicros(reply[3])
 	if r.rule = int(reply[2]) - 1; r.rule < 0 {
 		r.rule = l.tightest(reply)
 	}
 	r.State = l.stateOf(reply, r.rule)
 	r.Rule = l.rules()[r.rule].name
-	if len(l.rules()) == 1 && l.rules()[0].kind == bucketKind {
-		r.stamp += r.FullIn.Microseconds() // when what was taken will be drained
-	}
 	return r
 }
 
@@ -139,8 +162,13 @@ func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
 	}
 	return limiter.State{
 		Limit: limit, Remaining: f[0],
-		NextIn: time.Duration(f[1]) * time.Microsecond, FullIn: time.Duration(f[2]) * time.Microsecond,
+		NextIn: fromMicros(f[1]), FullIn: fromMicros(f[2]),
 	}
+}
+
+// fromMicros returns a time that a script told, at most as long as a limit remembers.
+func fromMicros(us int64) time.Duration {
+	return time.Duration(min(us, maxMemory.Microseconds())) * time.Microsecond
 }
 
 // tightest returns the rule with the smallest part of its limit left.
@@ -173,16 +201,13 @@ func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Re
 			}
 		}
 	}
-	if l.recheck > 0 {
-		wait = min(wait, l.recheck)
-	}
-	a.until = asked.Add(wait)
+	a.opens, a.until = asked.Add(wait), asked.Add(min(wait, l.recheck))
 	return a
 }
 
-// giveBack returns tokens that were taken with stamp, as far as time has not returned them, or anyhow if stamp is 0.
-func (l *Limit) giveBack(ctx context.Context, key string, n, stamp int64) error {
-	_, err := l.exchange(ctx, key, n, giveBack, stamp)
+// giveBack returns n of so many tokens that were taken with stamp, as far as time has not returned them.
+func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64) error {
+	_, err := l.exchange(ctx, key, n, giveBack, stamp, taken)
 	l.memory.forget(key)
 	if err == nil {
 		l.counts.returned.Add(1)
@@ -190,16 +215,19 @@ func (l *Limit) giveBack(ctx context.Context, key string, n, stamp int64) error 
 	return err
 }
 
+// errRestless says that Redis named another time whenever it was asked.
+var errRestless = &RedisError{Reason: ReasonScript, Err: errors.New("the clock of Redis does not keep still")}
+
 // exchange runs the script. If the periods of a calendar that it was told are not those around the time of the server, it
 // decides nothing and tells that time, and is run again.
-func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, stamp int64) ([]int64, error) {
+func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, stamp, taken int64) ([]int64, error) {
 	keys, script := l.keys(key), l.taking
 	if how == giveBack {
 		script = l.giving
 	}
 	for range 3 {
 		now := time.Now()
-		reply, err := l.conn.run(ctx, script, keys, l.arguments(now, n, how, stamp)...)
+		reply, err := l.conn.run(ctx, script, keys, l.arguments(now, n, how, stamp, taken)...)
 		switch {
 		case err != nil:
 			return nil, err
@@ -214,10 +242,10 @@ func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, s
 		}
 		return reply, nil
 	}
-	return nil, &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the clock of Redis does not keep still")}
+	return nil, errRestless
 }
 
-func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any {
+func (l *Limit) arguments(now time.Time, n int64, how string, stamp, taken int64) []any {
 	set := l.set.Load()
 	args := make([]any, 3, 3+(1+figures)*len(set.rules))
 	args[0], args[1], args[2] = n, how, stamp
@@ -228,10 +256,7 @@ func (l *Limit) arguments(now time.Time, n int64, how string, stamp int64) []any
 			e := set.calendars[i].around(l.clock.estimate(now))
 			copy(f[1:], e[:])
 		case r.kind == bucketKind && how == giveBack:
-			f[3] = stamp
-			if len(set.rules) > 1 { // the stamp is when it was taken; it has been draining at least since then
-				f[3] += ceilDiv(n*f[0], f[1])
-			}
+			f[3] = taken
 		}
 		args = append(args, string(rune(r.kind)))
 		for _, x := range f {

@@ -125,7 +125,7 @@ func TestBucketAsGCRA(t *testing.T) {
 	r := f.take(1)
 	require.True(t, r.Allowed)
 	require.Equal(t, limiter.State{Limit: 10, Remaining: 9, NextIn: 100 * ms, FullIn: 100 * ms}, r.State)
-	require.Equal(t, Result{State: r.State, Allowed: true, Taken: 1, Rule: "token bucket", stamp: f.now.Add(100 * ms).UnixMicro()}, r)
+	require.Equal(t, Result{State: r.State, Allowed: true, Taken: 1, Rule: "token bucket", stamp: f.now.UnixMicro()}, r)
 	require.NoError(t, f.Reset(t.Context(), "k"))
 	require.Equal(t, int64(9), f.take(1).Remaining)
 	r = f.take(2)
@@ -199,7 +199,7 @@ func TestWhatCanNeverPass(t *testing.T) {
 	require.EqualError(t, err, "limiter: fixed window: cost 9 exceeds what can ever pass, 8")
 	_, err = f.TakeUpTo(t.Context(), "k", -1)
 	require.Error(t, err)
-	require.NoError(t, f.Refund(t.Context(), "k", -1))
+	require.NoError(t, f.Refund(t.Context(), "k", &Result{Taken: 1}, -1))
 	require.Empty(t, f.client.Keys(t.Context(), "spillway*").Val())
 	require.Equal(t, int64(11), f.Stats().Impossible)
 }
@@ -260,16 +260,20 @@ func (m *model) take(now, n int64) {
 	}
 }
 
-// giveBack forgets the oldest tokens that count.
-func (m *model) giveBack(now, n int64) {
+// giveBack forgets n of so many tokens that were taken at a time, if they count still. A log forgets the oldest instead.
+func (m *model) giveBack(now, n, taken, at int64) {
+	m.used(now)
 	if m.rule.kind == bucketKind {
-		m.used(now)
-		per, _ := m.rule.ticks()
-		m.level = max(m.level-n*per, 0)
+		per, drain := m.rule.ticks()
+		m.level = max(m.level-max(min(n*per, taken*per-(now-at)*drain), 0), 0)
 		return
 	}
 	for i := range m.taken {
 		only := *m
+		only.taken = []taking{{at, 1}}
+		if (m.rule.kind != logKind && m.taken[i].at != at) || only.used(now) == 0 {
+			continue
+		}
 		only.taken = m.taken[i : i+1]
 		back := min(n, only.used(now))
 		m.taken[i].n -= back
@@ -301,6 +305,12 @@ func TestRulesAgainstModels(t *testing.T) {
 	t.Run("together", func(t *testing.T) { againstModels(t, newFixture(t, client, all...)) })
 }
 
+// A gift is what a call took, and when.
+type gift struct {
+	Result
+	at int64
+}
+
 func againstModels(t *testing.T, f *fixture) {
 	require.NoError(t, f.client.FlushAll(t.Context()).Err())
 	f.set(epoch)
@@ -316,6 +326,7 @@ func againstModels(t *testing.T, f *fixture) {
 		most = min(most, r.limit)
 	}
 	var clock time.Duration
+	var held []gift
 	for step := range 400 {
 		clock += time.Duration(rnd.ExpFloat64() * float64(60*ms)).Truncate(time.Microsecond)
 		if rnd.IntN(50) == 0 {
@@ -331,9 +342,14 @@ func againstModels(t *testing.T, f *fixture) {
 		what := "step " + strconv.Itoa(step) + " at " + clock.String()
 		switch rnd.IntN(8) {
 		case 0:
-			require.NoError(t, f.Refund(t.Context(), "k", int(n)))
+			if len(held) == 0 {
+				break
+			}
+			g := &held[rnd.IntN(len(held))]
+			before := g.Taken
+			require.NoError(t, f.Refund(t.Context(), "k", &g.Result, int(n)))
 			for i := range models {
-				models[i].giveBack(now, n)
+				models[i].giveBack(now, before-g.Taken, before, g.at)
 			}
 		case 1:
 			r, err := f.TakeUpTo(t.Context(), "k", int(n))
@@ -344,6 +360,7 @@ func againstModels(t *testing.T, f *fixture) {
 					models[i].take(now, r.Taken)
 				}
 			}
+			held = append(held, gift{r, now})
 		case 2:
 			r := f.peek()
 			require.LessOrEqual(t, room, r.Remaining, what)
@@ -357,6 +374,7 @@ func againstModels(t *testing.T, f *fixture) {
 				for i := range models {
 					models[i].take(now, n)
 				}
+				held = append(held, gift{r, now})
 			} else {
 				checkWait(t, models, now, n, r.RetryAfter, what)
 			}

@@ -29,6 +29,9 @@ const (
 // In one process those who wait for a key are served in the order in which they came, and only the first of them asks Redis.
 // Between processes there is no order, and one who asks for many may be overtaken by those who ask for few.
 func (l *Limit) Wait(ctx context.Context, key string, n int) error {
+	if l.conn == nil {
+		return errUnmade
+	}
 	if err := l.cost(n, allTokens); err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func (l *Limit) sleep(ctx context.Context, r *Result) error {
 	if deadline, ok := ctx.Deadline(); ok && now.Add(wait).After(deadline) {
 		return l.refusals[r.rule].deadline()
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(min(wait, max(l.recheck, minSleep))) // another process may give some back, or reset the key
 	defer timer.Stop()
 	select {
 	case <-timer.C:

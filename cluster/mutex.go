@@ -11,17 +11,28 @@ import (
 
 // A Mutex lets one holder of a key run at a time, in all processes that share a Redis: it is a [Semaphore] with a Limit of 1, and
 // promises what that promises and no more. It is made by [NewMutex]. All methods may be called concurrently.
+// The zero Mutex denies everything.
 type Mutex struct{ sem *Semaphore }
+
+// semaphore returns what the Mutex is, or the zero Semaphore.
+func (m *Mutex) semaphore() *Semaphore {
+	if m.sem == nil {
+		return new(Semaphore)
+	}
+	return m.sem
+}
 
 // MutexOptions tune a [Mutex]. Client has to be set. The fields mean what they mean in [SemaphoreOptions]; if Name is empty, it
 // is "mutex".
 type MutexOptions struct {
 	Client     redis.UniversalClient
 	Name       string
+	Prefix     string
 	TTL        time.Duration
 	Guard      time.Duration
 	Poll       time.Duration
 	MaxWaiting int
+	MaxWait    time.Duration
 	Timeout    time.Duration
 	Breaker    *breaker.Options
 }
@@ -34,8 +45,8 @@ func NewMutex(o *MutexOptions) (*Mutex, error) {
 		opts = *o
 	}
 	sem, err := newSemaphore("Mutex", "mutex", &SemaphoreOptions{
-		Client: opts.Client, Name: opts.Name, Limit: 1, TTL: opts.TTL, Guard: opts.Guard, Poll: opts.Poll,
-		MaxWaiting: opts.MaxWaiting, Timeout: opts.Timeout, Breaker: opts.Breaker,
+		Client: opts.Client, Name: opts.Name, Prefix: opts.Prefix, Limit: 1, TTL: opts.TTL, Guard: opts.Guard, Poll: opts.Poll,
+		MaxWaiting: opts.MaxWaiting, MaxWait: opts.MaxWait, Timeout: opts.Timeout, Breaker: opts.Breaker,
 	})
 	if err != nil {
 		return nil, err
@@ -44,15 +55,17 @@ func NewMutex(o *MutexOptions) (*Mutex, error) {
 }
 
 // Lock waits until the key is free and returns the lock, with the errors of [Semaphore.Acquire]. The caller releases it.
-func (m *Mutex) Lock(ctx context.Context, key string) (*Held, error) { return m.sem.Acquire(ctx, key) }
+func (m *Mutex) Lock(ctx context.Context, key string) (*Held, error) {
+	return m.semaphore().Acquire(ctx, key)
+}
 
 // TryLock returns the lock if the key is free, with the errors of [Semaphore.TryAcquire]. The caller releases it.
 func (m *Mutex) TryLock(ctx context.Context, key string) (*Held, error) {
-	return m.sem.TryAcquire(ctx, key)
+	return m.semaphore().TryAcquire(ctx, key)
 }
 
 // Stats returns a snapshot. It does not ask Redis.
-func (m *Mutex) Stats() SemaphoreStats { return m.sem.Stats() }
+func (m *Mutex) Stats() SemaphoreStats { return m.semaphore().Stats() }
 
 // Close releases every lock and ends the goroutines, as [Semaphore.Close] does.
-func (m *Mutex) Close() error { return m.sem.Close() }
+func (m *Mutex) Close() error { return m.semaphore().Close() }

@@ -12,6 +12,9 @@ import (
 // [LimitOptions.Timeout]; while Redis gives no answer, or refused the key until some time, it does not block. The error is a
 // *[spillway.Rejection], or ctx.Err() if ctx ended first.
 func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	if l.conn == nil {
+		return 0, errUnmade
+	}
 	n := max(r.Cost, 1)
 	if r.Cost < 0 {
 		n = r.Cost
@@ -46,13 +49,13 @@ func (l *Limit) rejection(r *Result) *spillway.Rejection {
 // [LimitOptions.Timeout], and is not repeated if it fails. So a Limit stands best behind the policies that refuse often.
 // Otherwise it does nothing: how a request went is none of this limit's business.
 func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	if res.Outcome != spillway.Refused {
+	if res.Outcome != spillway.Refused || l.conn == nil {
 		return
 	}
 	n := int64(max(r.Cost, 1))
 	switch stamp := int64(t >> ticketShift); Source(t & (1<<ticketShift - 1)) {
 	case FromRedis:
-		_ = l.giveBack(context.Background(), r.Key, n, stamp) // if Redis is lost, so are n tokens until time returns them
+		_ = l.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, so are n tokens until time returns them
 	case FromShare:
 		l.shareBack(r.Key, n)
 	}
@@ -72,6 +75,9 @@ func ticketOf(r *Result) spillway.Ticket {
 // limiter.Bucket.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
 // that nobody has used if there is none. Of several rules it is the one that decided; see [Limit.Quotas].
 func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	if l.conn == nil {
+		return "", 0, 0, 0, 0
+	}
 	rule := 0
 	if a := l.memory.recall(r.Key); a != nil {
 		rule = a.rule
@@ -106,6 +112,9 @@ func (l *Limit) Quotas() []RuleQuota {
 
 // Quota is [Limit.Quota] of one rule.
 func (q RuleQuota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	if q.limit == nil {
+		return "", 0, 0, 0, 0
+	}
 	return q.limit.quota(now, r, q.rule)
 }
 

@@ -63,8 +63,7 @@ type Quota struct {
 
 // QuotaOptions tune a [Quota]. Client, Rate and Nodes have to be set; Nodes not if OnLoss is Open or Closed.
 type QuotaOptions struct {
-	// Client is the way to Redis: a single server, a failover pair or a cluster. A cluster or ring must be made with
-	// ContextTimeoutEnabled. The caller closes it, after the Quota.
+	// Client is the way to Redis: a single server, a failover pair or a cluster. The caller closes it, after the Quota.
 	Client redis.UniversalClient
 	// Rate is what all processes together let through of each key. Tokens must be positive.
 	Rate limiter.Rate
@@ -236,7 +235,11 @@ func newNodeID() string {
 // Close gives all leases back and ends the goroutine. It takes up to one and a half intervals if Redis does not answer. A
 // Quota that is closed goes on in Redis, one request at a time. Closing twice does nothing.
 func (q *Quota) Close() {
-	q.closed.Do(func() { close(q.quit) })
+	q.closed.Do(func() {
+		if q.quit != nil { // not of the zero Quota
+			close(q.quit)
+		}
+	})
 	q.loop.Wait()
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -24,7 +23,7 @@ import (
 //
 // It is a [spillway.Queuer], since one request in each chunk waits for Redis. Others that come meanwhile take what they need
 // from the Limit themselves; nobody waits for a lock. It is made by [NewAllowance] and owns no goroutine. All methods may be
-// called concurrently.
+// called concurrently. The zero Allowance denies everything.
 type Allowance struct {
 	limit *Limit
 	chunk int64
@@ -33,8 +32,9 @@ type Allowance struct {
 	max   int
 	base  time.Time
 
-	mu   sync.RWMutex
-	keys map[string]*chunk // guarded by mu
+	mu     sync.RWMutex
+	closed bool              // guarded by mu
+	keys   map[string]*chunk // guarded by mu
 }
 
 // AllowanceOptions tune an [Allowance]. Limit and Nodes have to be set.
@@ -51,18 +51,6 @@ type AllowanceOptions struct {
 	// MaxKeys bounds the keys that are kept, each in some 150 bytes, at most 2^24. Requests of others go to the Limit one by
 	// one. If MaxKeys is 0, it is 65536.
 	MaxKeys int
-}
-
-// A chunk is what a process has fetched of a key.
-type chunk struct {
-	left     atomic.Int64
-	until    atomic.Int64 // ns since base when it is to be given back
-	fetching atomic.Bool  // somebody asks
-
-	// Owned by who set fetching.
-	size    int64 // to fetch next
-	fetched int64 // ns since base
-	stamp   int64
 }
 
 // NewAllowance returns an Allowance, and does not ask Redis. The error names the field that cannot be right.
@@ -95,85 +83,65 @@ func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 
 // Admit takes the cost of r, of its Key: from the chunk, without blocking, or else from Redis, as [Limit.Admit] does.
 func (a *Allowance) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	if a.limit == nil {
+		return 0, errUnmade
+	}
 	c, n := a.find(r.Key), int64(max(r.Cost, 1))
 	if c == nil || r.Cost < 0 || n > a.chunk {
 		return a.limit.Admit(ctx, r)
 	}
 	now := int64(time.Since(a.base))
-	if c.take(now, n) {
-		return 0, nil
+	if b := c.now.Load(); b != nil && b.take(now, n) {
+		return b.ticket(), nil
 	}
 	if !c.fetching.CompareAndSwap(false, true) {
 		return a.limit.Admit(ctx, r)
 	}
 	defer c.fetching.Store(false)
-	a.giveBack(ctx, r.Key, c)
+	if left, b := c.close(); left > 0 {
+		_ = a.limit.giveBack(ctx, r.Key, left, left, b.stamp) // if Redis is lost, so are they, until the window ends
+	}
 	res, err := a.limit.TakeUpTo(ctx, r.Key, int(c.next(now, n, a.chunk, a.term)))
 	if err != nil {
 		return 0, err
 	}
 	if res.Taken < n {
-		if res.Taken > 0 {
-			_ = a.limit.giveBack(ctx, r.Key, res.Taken, res.stamp) // if Redis is lost, so are they, until the window ends
-		}
+		_ = a.limit.Refund(ctx, r.Key, &res, int(res.Taken)) // as above
 		return 0, a.limit.rejection(&res)
 	}
-	c.fill(now, n, &res, a)
-	return 0, nil
-}
-
-// take takes n tokens of a chunk that is still good.
-func (c *chunk) take(now, n int64) bool {
-	for now < c.until.Load() {
-		left := c.left.Load()
-		if left < n {
-			return false
-		}
-		if c.left.CompareAndSwap(left, left-n) {
-			return true
+	if res.Source != FromRedis { // what decides instead is asked for each request
+		_ = a.limit.Refund(ctx, r.Key, &res, int(res.Taken-n)) // never fails here
+		return ticketOf(&res), nil
+	}
+	b := c.fill(now, n, &res, a)
+	if a.isClosed() { // Close did not wait
+		if left, _ := c.close(); left > 0 {
+			_ = a.limit.giveBack(ctx, r.Key, left, left, b.stamp)
 		}
 	}
-	return false
+	return b.ticket(), nil
 }
 
-// next returns how many tokens to fetch: twice as many as last time if they were soon spent, half if not.
-func (c *chunk) next(now, n, most int64, term time.Duration) int64 {
-	if c.fetched > 0 && now-c.fetched < int64(term/4) {
-		c.size *= 2
-	} else {
-		c.size /= 2
-	}
-	c.size = min(max(c.size, n), most)
-	return c.size
-}
-
-// fill enters what was fetched, but for n. It is good until the window ends, by a clock that may run 2 % slow, and for a term.
-func (c *chunk) fill(asked, n int64, r *Result, a *Allowance) {
-	c.size = max(min(c.size, r.Remaining/(4*a.nodes)), 1)
-	c.fetched, c.stamp = asked, r.stamp
-	ends := cmp.Or(r.FullIn, r.NextIn)
-	c.until.Store(asked + min(int64(a.term), ends.Nanoseconds()/100*98))
-	c.left.Store(r.Taken - n)
-}
-
-// giveBack gives back what was not spent. The caller has set fetching.
-func (a *Allowance) giveBack(ctx context.Context, key string, c *chunk) {
-	c.until.Store(0)
-	if left := c.left.Swap(0); left > 0 && c.stamp > 0 {
-		_ = a.limit.giveBack(ctx, key, left, c.stamp) // if Redis is lost, so are they, until the window ends
-	}
+func (a *Allowance) isClosed() bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.closed
 }
 
 // find returns the chunk of a key, or nil if there is no room.
 func (a *Allowance) find(key string) *chunk {
+	key = shortKey(key)
 	a.mu.RLock()
-	c, n := a.keys[key], len(a.keys)
+	c, full := a.keys[key], a.closed || len(a.keys) >= a.max
 	a.mu.RUnlock()
-	if c != nil || n >= a.max {
+	if c != nil || full {
 		return c
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
 	if c = a.keys[key]; c == nil {
 		c = new(chunk)
 		a.keys[key] = c
@@ -181,17 +149,33 @@ func (a *Allowance) find(key string) *chunk {
 	return c
 }
 
-// Done gives back what r took if it was [spillway.Refused]: to the chunk, from where it came, if that is still good.
+// Done gives back what r took if it was [spillway.Refused]: to the chunk from which it came, or with a call of Redis to the window in
+// which it was taken, if that has not ended.
 func (a *Allowance) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	switch {
-	case res.Outcome != spillway.Refused:
-	case t != 0:
-		a.limit.Done(r, t, res)
-	default:
-		if c := a.find(r.Key); c != nil && int64(time.Since(a.base)) < c.until.Load() {
-			c.left.Add(int64(max(r.Cost, 1)))
-		}
+	if res.Outcome != spillway.Refused || a.limit == nil {
+		return
 	}
+	if t&fromBatch != fromBatch {
+		a.limit.Done(r, t, res)
+		return
+	}
+	n, stamp := int64(max(r.Cost, 1)), int64(t>>ticketShift)
+	if b := a.batch(r.Key); b != nil && b.stamp == stamp && int64(time.Since(a.base)) < b.until && b.add(n) {
+		return
+	}
+	if stamp > 0 {
+		_ = a.limit.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, so are they, until the window ends
+	}
+}
+
+// batch returns what was fetched last of a key, or nil.
+func (a *Allowance) batch(key string) *batch {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if c := a.keys[shortKey(key)]; c != nil {
+		return c.now.Load()
+	}
+	return nil
 }
 
 // Queues does nothing: it marks that Admit may block.
@@ -199,41 +183,50 @@ func (a *Allowance) Queues() {}
 
 // Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Limit.Quota] does.
 func (a *Allowance) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+	if a.limit == nil {
+		return "", 0, 0, 0, 0
+	}
 	name, limit, remaining, window, reset = a.limit.Quota(now, r)
-	a.mu.RLock()
-	c := a.keys[r.Key]
-	a.mu.RUnlock()
-	if c != nil && int64(now.Sub(a.base)) < c.until.Load() {
-		remaining = min(remaining+c.left.Load(), limit)
+	if b := a.batch(r.Key); b != nil && int64(now.Sub(a.base)) < b.until {
+		remaining = min(remaining+max(b.left.Load(), 0), limit)
 	}
 	return name, limit, remaining, window, reset
 }
 
-// Sweep gives back what was fetched and not spent in time, and forgets those keys: to be called now and then by who has many.
-// It stops when ctx ends.
-func (a *Allowance) Sweep(ctx context.Context) { a.sweep(ctx, int64(time.Since(a.base))) }
-
-// Close gives back all that was fetched and not spent.
-func (a *Allowance) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), a.limit.conn.timeout)
-	defer cancel()
-	a.sweep(ctx, math.MaxInt64)
+// Sweep gives back tokens that were fetched and not spent in time, and forgets those keys. A process with many keys should call it
+// now and then. It stops when ctx ends. The error says how many tokens were not given back; others lack them until their windows end.
+func (a *Allowance) Sweep(ctx context.Context) error {
+	if a.limit == nil {
+		return nil
+	}
+	return a.sweep(ctx, int64(time.Since(a.base)))
 }
 
-func (a *Allowance) sweep(ctx context.Context, now int64) {
+// Close gives back all tokens that were fetched and not spent, in pipelines. The error says how many it could not, and why. Requests
+// that come later go to the Limit one by one. Closing twice is harmless.
+func (a *Allowance) Close() error {
+	if a.limit == nil {
+		return nil
+	}
 	a.mu.Lock()
-	var stale []string
-	var chunks []*chunk
+	a.closed = true
+	a.mu.Unlock()
+	return a.sweep(context.Background(), math.MaxInt64)
+}
+
+func (a *Allowance) sweep(ctx context.Context, now int64) error {
+	a.mu.Lock()
+	var back []refund
 	for key, c := range a.keys {
-		if c.until.Load() <= now && c.fetching.CompareAndSwap(false, true) {
-			stale, chunks = append(stale, key), append(chunks, c)
+		if b := c.now.Load(); (b == nil || b.until <= now) && c.fetching.CompareAndSwap(false, true) {
+			if left, b := c.close(); left > 0 { // a request that holds the chunk finds it being fetched, and asks the Limit
+				back = append(back, refund{key, left, b.stamp})
+			}
 			delete(a.keys, key)
 		}
 	}
 	a.mu.Unlock()
-	for i, c := range chunks { // whoever holds one that was forgotten finds it being fetched, and asks the Limit
-		a.giveBack(ctx, stale[i], c)
-	}
+	return a.limit.giveAllBack(ctx, back)
 }
 
 var _ spillway.Queuer = (*Allowance)(nil)

@@ -91,7 +91,7 @@ func (q *Quota) key(key string) *quotaKey {
 	if k := q.known(key); k != nil {
 		return k
 	}
-	if q.shared {
+	if key = shortKey(key); q.shared {
 		key = ""
 	}
 	if q.keys.count.Load() >= q.keys.max {
@@ -112,7 +112,10 @@ func (q *Quota) key(key string) *quotaKey {
 
 // known is key for those that are kept already.
 func (q *Quota) known(key string) *quotaKey {
-	if q.shared {
+	if q.reject == nil { // the zero Quota
+		return nil
+	}
+	if key = shortKey(key); q.shared {
 		key = ""
 	}
 	return q.keys.find(key)
@@ -189,6 +192,7 @@ func newKeyNames(o *QuotaOptions) keyNames {
 
 // of returns the names of the table and of the marker that says whether the server has lost anything.
 func (n *keyNames) of(key string) []string {
+	key = shortKey(key)
 	table := n.table + key + "}:lease"
 	switch {
 	case n.perKey:

@@ -21,6 +21,9 @@ type quotaLimit struct {
 // than the smallest. The new one holds when the last process has been told, and everybody has its share of it three intervals
 // later. It is not kept in Redis: a process that is started later has what its options say.
 func (q *Quota) SetLimit(rate limiter.Rate, burst int) error {
+	if q.reject == nil {
+		return errUnmade
+	}
 	o := q.opts
 	o.Rate, o.Burst = rate, cmp.Or(burst, rate.Tokens)
 	if err := o.validate(); err != nil {

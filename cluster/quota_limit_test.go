@@ -73,13 +73,3 @@ func TestQuotaSetLimitValidates(t *testing.T) {
 	var ce *limiter.CostError
 	require.ErrorAs(t, err, &ce)
 }
-
-// The zero Quota still answers.
-func TestZeroQuota(t *testing.T) {
-	q := new(Quota)
-	_, err := q.Take(t.Context(), "k", 1)
-	require.Error(t, err)
-	r, err := q.Take(t.Context(), "k", 0)
-	require.NoError(t, err)
-	require.True(t, r.Allowed)
-}

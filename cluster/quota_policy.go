@@ -17,9 +17,6 @@ const (
 	takenAlone
 )
 
-// errUnmade is what the zero Quota answers.
-var errUnmade = &spillway.Rejection{Policy: "quota", Reason: limiter.ReasonZero}
-
 // promptly is after how many requests to Redis a key is looked at without delay, and not when its turn comes.
 const promptly = 4
 
@@ -130,7 +127,7 @@ func (q *Quota) refusal(a *quotaAnswer) *spillway.Rejection {
 // Done gives back what r took if it was [spillway.Refused]: locally, or with one more call of Redis if Redis had decided, which
 // takes no longer than [QuotaOptions.Timeout] and is not repeated. Otherwise it does nothing.
 func (q *Quota) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	if res.Outcome != spillway.Refused {
+	if res.Outcome != spillway.Refused || q.reject == nil {
 		return
 	}
 	n := int64(max(r.Cost, 1))
@@ -166,6 +163,9 @@ func (q *Quota) Queues() {}
 // as Admit does. Taking 0 is always allowed.
 func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
 	out := Result{State: limiter.State{Limit: q.burst()}, Rule: q.name}
+	if q.reject == nil {
+		return out, errUnmade
+	}
 	if n < 0 || int64(n) > out.Limit {
 		return out, costError(q.name, n, out.Limit)
 	}

@@ -18,6 +18,9 @@ type QuotaStats struct {
 
 // Stats returns a snapshot. It looks at every key.
 func (q *Quota) Stats() QuotaStats {
+	if q.reject == nil {
+		return QuotaStats{}
+	}
 	st := QuotaStats{
 		Name: q.name, Keys: q.keys.count.Load(), Asked: q.tally.direct.Value(), Lost: q.tally.lost.Value(),
 		Syncs: q.tally.syncs.Value(), Failures: q.tally.failures.Value(), Nodes: q.nodes.Load(),

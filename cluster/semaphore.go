@@ -1,22 +1,17 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -30,13 +25,6 @@ var (
 	ErrClosed = errors.New("cluster: closed")
 )
 
-// Bounds of the options.
-const (
-	minTTL, maxTTL = 50 * time.Millisecond, time.Hour
-	maxPoll        = 10 * time.Second
-	maxHolders     = 1 << 20
-)
-
 // A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. A permit is a lease: the
 // Semaphore renews it at a third of its TTL, and if it cannot, it ends [Held.Context] before Redis gives the permit to
 // somebody else. A holder that dies gives its permit back by not renewing it.
@@ -45,26 +33,29 @@ const (
 // failover, or while a holder stands still, there are more than Limit for a while. Where more may never touch something, have
 // that thing check [Held.Fence].
 //
-// Those who wait are served in the order in which Redis heard of them, with three exceptions. With k permits free, the first
-// k in the queue may take them in any order. Who is not heard of for four times Poll, such as a process that was stopped,
-// loses its place, and until then a permit may lie idle for it. And a loss of Redis's memory loses the order too.
+// Callers that wait are served in the order in which Redis heard of them, with three exceptions. With k permits free, the first
+// k in the queue may take them in any order. A caller that does not answer for four times Poll when its turn has come, such as one
+// in a process that was stopped, loses its place; until then a permit may lie idle for it. And a loss of Redis's memory loses the
+// order too.
 //
 // As a [spillway.Policy] it is a cap on how many requests of a key run at once, whatever they cost; see [Semaphore.Admit].
 //
 // It is made by [NewSemaphore] and owns two goroutines, and a third once somebody has waited, until [Semaphore.Close]. All
-// methods may be called concurrently.
+// methods may be called concurrently. The zero Semaphore denies everything.
 type Semaphore struct {
 	name              string
-	base              string // of the keys
+	base, channel     string // of the keys, and of the channels of nodes
 	node              string // 128 random bits: who this is
 	ttl, guard        time.Duration
 	poll              time.Duration
 	maxWaiting        int
+	maxWait           time.Duration
 	onLoss            OnLoss
 	limit             atomic.Int64
 	conn              *conn
 	scripts           *semScripts
 	loss, held, queue *spillway.Rejection
+	wait              *spillway.Rejection
 
 	ctx    context.Context //nolint:containedctx // of what goes on in the background, until Close
 	cancel context.CancelFunc
@@ -84,39 +75,6 @@ type Semaphore struct {
 	back    []semReturn              // on their way to Redis
 	going   int                      // taken from back, and not answered yet
 	wake    chan struct{}            // there is something in back
-}
-
-// SemaphoreOptions tune a [Semaphore]. Client and Limit have to be set. Processes that share a semaphore give it the same Name
-// and should give it the same options.
-type SemaphoreOptions struct {
-	// Client leads to Redis 6.2 or later. A ClusterClient or a Ring must be made with ContextTimeoutEnabled.
-	Client redis.UniversalClient
-	// Name tells semaphores apart: it is part of the keys, and what rejections call the policy. If Name is empty, it is
-	// "semaphore".
-	Name string
-	// Limit is how many may hold a permit of the same key at once, 1..1048576. Each process applies its own: while they
-	// differ, the greatest decides.
-	Limit int
-	// TTL is for how long a lease lasts that is not renewed, and so how long a permit stays away when its holder dies:
-	// 50ms..1h. If TTL is 0, it is 10 s.
-	TTL time.Duration
-	// Guard is how long before the end of a lease its context ends, so that the holder can stop: at least TTL/50, which
-	// covers clocks that run at different speeds, and at most TTL/2. If Guard is 0, it is TTL/10.
-	Guard time.Duration
-	// Poll is how often those who wait ask when nobody wakes them, and how the others know that they still wait: 1ms..10s.
-	// If Poll is 0, it is TTL/20 within 20ms..500ms.
-	Poll time.Duration
-	// MaxWaiting is how many may wait for the same key, in all processes together. If MaxWaiting is 0, it is 10000; if
-	// it is negative, nobody waits.
-	MaxWaiting int
-	// OnLoss is what [Semaphore.Admit] does with requests about which Redis gives no answer: [Open] lets them in, and
-	// [Closed] refuses them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error.
-	OnLoss OnLoss
-	// Timeout bounds each call of Redis, 1ms..1m. If Timeout is 0, it is [DefaultTimeout].
-	Timeout time.Duration
-	// Breaker keeps calls from a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
-	// first for at most TTL/24 and at most 250ms, later for up to eight times that.
-	Breaker *breaker.Options
 }
 
 // SemaphoreStats is a snapshot of what one [Semaphore] has seen, which is one process's part. [Semaphore.Peek] asks Redis.
@@ -161,13 +119,14 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s := &Semaphore{
-		name: opts.Name, base: "spillway:" + space + ":{" + escapeTag(opts.Name, true) + ":",
+		name: opts.Name, base: opts.Prefix + ":" + space + ":{" + escapeTag(opts.Name, true) + ":", channel: opts.Prefix + wakeChannel,
 		node: base64.RawURLEncoding.EncodeToString(id[:]),
 		ttl:  opts.TTL, guard: opts.Guard, poll: opts.Poll, maxWaiting: max(opts.MaxWaiting, 0), onLoss: opts.OnLoss,
-		conn: c, scripts: newSemScripts(clockLua),
+		conn: c, scripts: newSemScripts(clockLua, opts.Prefix+wakeChannel), maxWait: opts.MaxWait,
 		loss:    &spillway.Rejection{Policy: opts.Name, Reason: ReasonLost},
 		held:    &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonLimit},
 		queue:   &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonFull},
+		wait:    &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonWait},
 		permits: map[uint64]*semPermit{}, waiters: map[string]chan struct{}{}, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}),
 	}
@@ -176,39 +135,6 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	s.done.Go(s.renewLoop)
 	s.done.Go(s.returnLoop)
 	return s, nil
-}
-
-func (o *SemaphoreOptions) fill(kind string) {
-	o.Name = cmp.Or(o.Name, strings.ToLower(kind))
-	o.TTL = cmp.Or(o.TTL, 10*time.Second)
-	o.Guard = cmp.Or(o.Guard, o.TTL/10)
-	o.Poll = cmp.Or(o.Poll, min(max(o.TTL/20, 20*time.Millisecond), 500*time.Millisecond))
-	o.MaxWaiting = cmp.Or(o.MaxWaiting, 10000)
-	o.OnLoss = cmp.Or(o.OnLoss, Closed)
-	if o.Breaker == nil && o.TTL > 0 {
-		openFor := min(o.TTL/24, 250*time.Millisecond)
-		o.Breaker = &breaker.Options{Consecutive: 5, OpenFor: openFor, MaxOpen: 8 * openFor, Probes: 1}
-	}
-}
-
-func (o *SemaphoreOptions) validate(kind string) error {
-	switch {
-	case o.Limit < 1 || o.Limit > maxHolders:
-		return errLimit(kind, o.Limit)
-	case o.TTL < minTTL || o.TTL > maxTTL:
-		return fmt.Errorf("cluster: %s: TTL must be in %v..%v, got %v", kind, minTTL, maxTTL, o.TTL)
-	case o.Guard < o.TTL/50 || o.Guard > o.TTL/2:
-		return fmt.Errorf("cluster: %s: Guard must be in %v..%v, TTL/50 to TTL/2, got %v", kind, o.TTL/50, o.TTL/2, o.Guard)
-	case o.Poll < time.Millisecond || o.Poll > maxPoll:
-		return fmt.Errorf("cluster: %s: Poll must be in 1ms..%v, got %v", kind, maxPoll, o.Poll)
-	case o.OnLoss != Open && o.OnLoss != Closed:
-		return fmt.Errorf("cluster: %s: OnLoss must be Open or Closed, got %v", kind, o.OnLoss)
-	}
-	return nil
-}
-
-func errLimit(kind string, n int) error {
-	return fmt.Errorf("cluster: %s: Limit must be in 1..%d, got %d", kind, maxHolders, n)
 }
 
 // escapeTag keeps what the user calls things from ending the hash tag of a key early, and names from running into keys.
@@ -227,6 +153,9 @@ func escapeTag(text string, name bool) string {
 // those who hold one go on, and nobody new is let in until there is room. The error says that limit cannot be right, and
 // then nothing has changed.
 func (s *Semaphore) SetLimit(limit int) error {
+	if s.conn == nil {
+		return errUnmade
+	}
 	if limit < 1 || limit > maxHolders {
 		return errLimit("Semaphore", limit)
 	}
@@ -258,6 +187,9 @@ func (s *Semaphore) token() (uint64, string) {
 // of Redis may, and what Redis could not be told comes back after the TTL. Calls that wait return [ErrClosed], as do later
 // ones. Closing twice is harmless.
 func (s *Semaphore) Close() error {
+	if s.conn == nil {
+		return nil
+	}
 	s.mu.Lock()
 	var permits []*semPermit
 	if !s.closed {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/spillway-go/spillway"
 )
 
 // TryAcquire returns a permit of a key if there is one, within one call of Redis: the caller releases it. If all are held, or
@@ -22,13 +20,16 @@ func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Held, error) {
 
 // try asks once. The permit has a context if parent is not nil.
 func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, error) {
+	if s.conn == nil {
+		return nil, errUnmade
+	}
 	if !s.enter() {
 		return nil, ErrClosed
 	}
 	defer s.calls.Done()
 	serial, token := s.token()
 	sent := time.Now()
-	a, err := s.ask(ctx, key, token, false)
+	a, err := s.ask(ctx, key, token, 0)
 	switch {
 	case err != nil:
 		s.abandon(key, token, sent, err)
@@ -41,11 +42,14 @@ func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, er
 }
 
 // Acquire waits until there is a permit of a key, and returns it: the caller releases it. If MaxWaiting others wait, the error
-// is a *[spillway.Rejection] with the reason limiter.ReasonFull. If ctx ends first, the error is ctx.Err(), and the place in the queue is
-// given up. A *[RedisError] says that Redis gave no answer: at once at first, and for one who waits when its place in the
-// queue has lapsed.
+// is a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx ends first,
+// the error is ctx.Err(). The place in the queue is given up then. A *[RedisError] says that Redis gave no answer: at once at
+// first, and for a caller that waits when its place in the queue has lapsed.
+//
+// As ctx is the parent of [Held.Context] too, a deadline of ctx bounds the wait and the work together. To bound the wait alone,
+// use MaxWait.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
-	if s.maxWaiting == 0 {
+	if s.maxWaiting == 0 || s.conn == nil {
 		return s.TryAcquire(ctx, key)
 	}
 	serial, token := s.token()
@@ -53,11 +57,11 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
 		return nil, ErrClosed
 	}
 	defer s.calls.Done()
-	w := semWait{s: s, woken: s.enqueue(token)}
+	w := semWait{s: s, woken: s.enqueue(token), poll: s.poll, until: s.deadline()}
 	defer s.dequeue(token)
 	for {
 		sent := time.Now()
-		a, err := s.ask(ctx, key, token, true)
+		a, err := s.ask(ctx, key, token, s.patience(w.poll))
 		switch {
 		case err != nil && w.bears(err, sent):
 		case err != nil:
@@ -73,7 +77,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
 			}
 			return &Held{permit: p}, nil
 		default:
-			w.heard = sent
+			w.heard, w.lasts = sent, s.patience(w.poll)
 			s.listen()
 		}
 		if err := w.sleep(ctx, a); err != nil {
@@ -87,14 +91,17 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
 type semWait struct {
 	s      *Semaphore
 	woken  <-chan struct{}
-	heard  time.Time // when the call was sent that gave or kept the place in the queue; zero without one
-	unsure bool      // a call was not answered
+	heard  time.Time     // when the call was sent that gave or kept the place in the queue; zero without one
+	lasts  time.Duration // how long that place lasts
+	poll   time.Duration // how often Redis expects to hear of it
+	until  time.Time     // when it gives up; zero if never
+	unsure bool          // a call was not answered
 }
 
 // bears reports whether one who waits goes on in spite of an error.
 func (w *semWait) bears(err error, sent time.Time) bool {
 	w.unsure = true
-	bears := errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.s.patience()
+	bears := errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.lasts
 	if bears {
 		w.s.counts.unknown.Add(1)
 	}
@@ -103,9 +110,18 @@ func (w *semWait) bears(err error, sent time.Time) bool {
 
 // sleep returns when it is time to ask again, or the error that ends the wait.
 func (w *semWait) sleep(ctx context.Context, a semAnswer) error {
-	d := w.s.poll - w.s.poll/10 + time.Duration(rand.Int64N(int64(w.s.poll/5)+1))
+	d := w.poll - w.poll/10 + time.Duration(rand.Int64N(int64(w.poll/5)+1))
 	if a.place == 1 && a.left > 0 {
 		d = min(d, a.left+time.Millisecond)
+	}
+	w.poll = w.s.pollAt(a.place)
+	if !w.until.IsZero() {
+		left := time.Until(w.until)
+		if left <= 0 {
+			w.s.counts.refused.Add(1)
+			return w.s.wait
+		}
+		d = min(d, left)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -120,13 +136,39 @@ func (w *semWait) sleep(ctx context.Context, a semAnswer) error {
 	return nil
 }
 
+// Places in the queue that add one Poll to the time between two calls of one who waits, and by how much that grows at most. So
+// many who wait do not keep Redis busy: those at the head ask often, and the others are woken when they get there.
+const (
+	placesPerPoll = 8
+	maxPollFactor = 16
+	maxPatience   = 50 * time.Second // the script grants a minute
+)
+
+// pollAt returns how often one at a place in the queue asks, from its next call on. Without messages it is always Poll.
+func (s *Semaphore) pollAt(place int64) time.Duration {
+	if !s.listening.Load() {
+		return s.poll
+	}
+	poll := s.poll * time.Duration(min(1+place/placesPerPoll, maxPollFactor))
+	return max(min(poll, maxPatience/4), s.poll)
+}
+
+// deadline returns when one who begins to wait now gives up.
+func (s *Semaphore) deadline() time.Time {
+	if s.maxWait == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(s.maxWait)
+}
+
 // abandon has Redis forget a token of which it may know, now or when a call arrives that was sent before.
 func (s *Semaphore) abandon(key, token string, sent time.Time, err error) {
 	if errors.Is(err, ErrRedis) {
 		s.counts.unknown.Add(1)
 	}
-	if errors.Is(err, spillway.ErrRejected) { // by the breaker: nothing was sent
+	var lost *RedisError
+	if errors.As(err, &lost) && (lost.Reason == ReasonBreaker || lost.Reason == ReasonBusy) { // nothing was sent
 		return
 	}
-	s.giveBack(semReturn{key: key, token: token, bury: true, until: sent.Add(s.ttl + s.patience())})
+	s.giveBack(semReturn{key: key, token: token, bury: true, until: sent.Add(s.ttl + s.patience(s.poll))})
 }

@@ -2,13 +2,15 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
 
 const (
 	maxReturning = 1 << 16 // permits on their way back; what exceeds it comes back by its TTL
-	batch        = 100     // tokens in a call
+	tokensEach   = 100     // tokens in a command
+	pipelined    = 128     // commands in a call: some 5 ms of Redis
 	lanes        = 8       // calls at a time, which matters where Redis is far away
 )
 
@@ -19,7 +21,7 @@ type semReturn struct {
 	until      time.Time
 }
 
-// A semGroup is tokens that one call can serve.
+// A semGroup is what tokens have in common that one command can give back.
 type semGroup struct {
 	key  string
 	bury bool
@@ -49,27 +51,50 @@ func (s *Semaphore) renewDue(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	var run lane
+	var renewals []semRenewal
 	for key, permits := range due {
-		for part := range parts(permits) {
-			run.do(func() { s.renewSome(key, part) })
+		for part := range parts(permits, tokensEach) {
+			renewals = append(renewals, semRenewal{key, part})
 		}
+	}
+	var run lane
+	for part := range parts(renewals, pipelined) {
+		run.do(func() { s.renewSome(part) })
 	}
 	run.wait()
 }
 
-func (s *Semaphore) renewSome(key string, permits []*semPermit) {
-	tokens := make([]string, len(permits))
-	for i, p := range permits {
-		tokens[i] = p.token
+// A semRenewal is permits that one command can renew.
+type semRenewal struct {
+	key     string
+	permits []*semPermit
+}
+
+func (s *Semaphore) renewSome(renewals []semRenewal) {
+	commands := make([][]any, len(renewals))
+	for i, r := range renewals {
+		tokens := make([]string, len(r.permits))
+		for j, p := range r.permits {
+			tokens[j] = p.token
+		}
+		commands[i] = s.renewal(r.key, tokens)
 	}
 	sent := time.Now()
-	got, err := s.renew(s.ctx, key, tokens)
-	if err != nil {
-		s.counts.unknown.Add(1)
-	}
-	for i, p := range permits {
-		p.answered(sent, err == nil && got[i] == 1, err)
+	replies, errs := s.conn.runAll(s.ctx, s.scripts.renew, commands)
+	for i, r := range renewals {
+		got, err := []int64(nil), errs[i]
+		if err == nil {
+			got, err = integers(replies[i])
+		}
+		if err == nil && len(got) != len(r.permits) {
+			err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", len(r.permits), len(got))}
+		}
+		if err != nil {
+			s.counts.unknown.Add(1)
+		}
+		for j, p := range r.permits {
+			p.answered(sent, err == nil && got[j] == 1, err)
+		}
 	}
 }
 
@@ -129,11 +154,15 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 			s.counts.dropped.Add(1)
 		}
 	}
-	var run lane
+	var returns []semReturns
 	for g, all := range groups {
-		for part := range parts(all) {
-			run.do(func() { s.returnSome(ctx, g, part) })
+		for part := range parts(all, tokensEach) {
+			returns = append(returns, semReturns{g, part})
 		}
+	}
+	var run lane
+	for part := range parts(returns, pipelined) {
+		run.do(func() { s.returnSome(ctx, part) })
 	}
 	run.wait()
 	s.mu.Lock()
@@ -142,24 +171,38 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 	return len(s.back)
 }
 
-func (s *Semaphore) returnSome(ctx context.Context, g semGroup, some []semReturn) {
-	tokens := make([]string, len(some))
-	for i, r := range some {
-		tokens[i] = r.token
+// A semReturns is tokens that one command can give back.
+type semReturns struct {
+	semGroup
+	some []semReturn
+}
+
+func (s *Semaphore) returnSome(ctx context.Context, returns []semReturns) {
+	commands := make([][]any, len(returns))
+	for i, r := range returns {
+		tokens := make([]string, len(r.some))
+		for j, one := range r.some {
+			tokens[j] = one.token
+		}
+		commands[i] = s.release(r.key, tokens, r.bury)
 	}
-	if err := s.release(ctx, g.key, tokens, g.bury); err != nil {
+	_, errs := s.conn.runAll(ctx, s.scripts.release, commands)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
 		s.counts.unknown.Add(1)
 		s.mu.Lock()
-		s.back = append(s.back, some...)
+		s.back = append(s.back, returns[i].some...)
 		s.mu.Unlock()
 	}
 }
 
-// parts yields a slice in batches.
-func parts[T any](all []T) func(yield func([]T) bool) {
+// parts yields a slice in parts of at most so many.
+func parts[T any](all []T, most int) func(yield func([]T) bool) {
 	return func(yield func([]T) bool) {
 		for len(all) > 0 {
-			n := min(len(all), batch)
+			n := min(len(all), most)
 			if !yield(all[:n]) {
 				return
 			}

@@ -11,6 +11,9 @@ import (
 //go:embed scripts/semaphore.lua
 var semaphoreLua string
 
+//go:embed scripts/semaphore_sweep.lua
+var semaphoreSweepLua string
+
 //go:embed scripts/semaphore_acquire.lua
 var semaphoreAcquireLua string
 
@@ -26,19 +29,21 @@ var semaphorePeekLua string
 // semScripts are the scripts of a semaphore.
 type semScripts struct{ acquire, renew, release, peek *script }
 
-// newSemScripts returns the scripts with a clock that defines now.
-func newSemScripts(clock string) *semScripts {
+// newSemScripts returns the scripts with a clock that defines now. Those that tell others publish on channels that begin with
+// channel.
+func newSemScripts(clock, channel string) *semScripts {
+	sweep := semaphoreLua + fmt.Sprintf("\nlocal channel = %q\n", channel) + semaphoreSweepLua
 	return &semScripts{
-		acquire: newScript(clock, semaphoreLua, semaphoreAcquireLua),
+		acquire: newScript(clock, sweep, semaphoreAcquireLua),
 		renew:   newScript(clock, semaphoreLua, semaphoreRenewLua),
-		release: newScript(clock, semaphoreLua, semaphoreReleaseLua),
-		peek:    newScript(clock, semaphoreLua, semaphorePeekLua),
+		release: newScript(clock, sweep, semaphoreReleaseLua),
+		peek:    newScript(clock, sweep, semaphorePeekLua),
 	}
 }
 
 // keys returns the keys of Redis, all in one slot, for what the caller calls key.
 func (s *Semaphore) keys(key string) []string {
-	base := s.base + escapeTag(key, false) + "}:"
+	base := s.base + escapeTag(shortKey(key), false) + "}:"
 	return []string{base + "holders", base + "facts", base + "queue", base + "patience", base + "numbers", base + "dead"}
 }
 
@@ -53,14 +58,10 @@ type semAnswer struct {
 // errBuried says that a token was given up.
 var errBuried = errors.New("token was given up")
 
-// ask asks for a permit once. If wait is true, it takes a place in the queue, or keeps it.
-func (s *Semaphore) ask(ctx context.Context, key, token string, wait bool) (semAnswer, error) {
-	var patience time.Duration
-	if wait {
-		patience = s.patience()
-	}
+// ask asks for a permit once. If patience is not 0, it takes a place in the queue, or keeps it, for that long.
+func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Duration) (semAnswer, error) {
 	got, err := s.conn.run(ctx, s.scripts.acquire, s.keys(key),
-		token, s.limit.Load(), s.ttl.Microseconds(), patience.Microseconds(), s.maxWaiting)
+		token, s.limit.Load(), s.ttl.Microseconds(), patience.Microseconds(), s.maxWaiting, s.patience(s.poll).Microseconds())
 	if err == nil && len(got) < 3 {
 		err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want 3 integers, got %d", len(got))}
 	}
@@ -82,31 +83,30 @@ func (s *Semaphore) ask(ctx context.Context, key, token string, wait bool) (semA
 	return semAnswer{}, &RedisError{Reason: ReasonScript, Err: errBuried}
 }
 
-// patience is for how long a place in the queue lasts without word from who has it.
-func (s *Semaphore) patience() time.Duration { return 4*s.poll + s.conn.timeout }
+// patience is for how long a place in the queue lasts without word from one who asks so often.
+func (s *Semaphore) patience(poll time.Duration) time.Duration { return 4*poll + s.conn.timeout }
 
-// renew asks for another TTL for tokens of one key. It returns 1 for each that goes on.
-func (s *Semaphore) renew(ctx context.Context, key string, tokens []string) ([]int64, error) {
-	got, err := s.conn.run(ctx, s.scripts.renew, s.keys(key), append([]any{s.ttl.Microseconds()}, anys(tokens)...)...)
-	if err == nil && len(got) != len(tokens) {
-		err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", len(tokens), len(got))}
-	}
-	return got, err
+// renewal returns the command that asks for another TTL for tokens of one key. Its reply has 1 for each that goes on.
+func (s *Semaphore) renewal(key string, tokens []string) []any {
+	return s.scripts.renew.command(s.keys(key), append([]any{s.ttl.Microseconds()}, anys(tokens)...))
 }
 
-// release gives tokens of one key back. If bury is true, calls for them may still be on their way, and come to nothing.
-func (s *Semaphore) release(ctx context.Context, key string, tokens []string, bury bool) error {
+// release returns the command that gives tokens of one key back. If bury is true, calls for them may still be on their way, and
+// come to nothing.
+func (s *Semaphore) release(key string, tokens []string, bury bool) []any {
 	var grave time.Duration
 	if bury {
 		grave = s.ttl
 	}
-	_, err := s.conn.run(ctx, s.scripts.release, s.keys(key),
-		append([]any{s.limit.Load(), grave.Microseconds()}, anys(tokens)...)...)
-	return err
+	args := []any{s.limit.Load(), grave.Microseconds(), s.patience(s.poll).Microseconds()}
+	return s.scripts.release.command(s.keys(key), append(args, anys(tokens)...))
 }
 
 // Peek asks Redis how many permits of a key are held and how many calls wait for one, in all processes.
 func (s *Semaphore) Peek(ctx context.Context, key string) (held, waiting int, err error) {
+	if s.conn == nil {
+		return 0, 0, errUnmade
+	}
 	got, err := s.conn.run(ctx, s.scripts.peek, s.keys(key))
 	if err != nil {
 		return 0, 0, err

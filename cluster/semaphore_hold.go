@@ -153,20 +153,41 @@ type Held struct {
 // Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to somebody else, or when
 // the Held is released, or when the context given to Acquire ends. [context.Cause] tells which: [ErrLeaseLost],
 // [context.Canceled] or the cause of the parent. The end of the context does not give the permit back: Release does.
-func (h *Held) Context() context.Context { return h.permit.ctx }
+func (h *Held) Context() context.Context {
+	if h.permit == nil {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(ErrLeaseLost)
+		return ctx
+	}
+	return h.permit.ctx
+}
 
 // Fence returns a number greater than that of every Held of the same key before, in any process. What is written to should
 // refuse numbers smaller than the greatest it has seen: that is the only protection from a holder that was stopped and
-// does not know yet. The number follows the clock of Redis, so it grows even if Redis loses its memory, unless its clock
-// steps back at the same time.
-func (h *Held) Fence() int64 { return h.permit.fence }
+// does not know yet. The number follows the clock of Redis in µs, and counts on from the last one while Redis keeps that, for a day after
+// its last use. So it grows even if Redis loses its memory, with one exception: if the clock was ahead, was set right, and Redis then
+// loses the last number, numbers begin again below those from before, until the clock has caught up.
+func (h *Held) Fence() int64 {
+	if h.permit == nil {
+		return 0
+	}
+	return h.permit.fence
+}
 
 // Key returns the key that is held.
-func (h *Held) Key() string { return h.permit.key }
+func (h *Held) Key() string {
+	if h.permit == nil {
+		return ""
+	}
+	return h.permit.key
+}
 
 // Remaining returns how long the lease lasts without another renewal: 0 or less if it has ended. To check it before a step
 // that must not be late is better than nothing and no proof, as this process may be stopped right after.
 func (h *Held) Remaining() time.Duration {
+	if h.permit == nil {
+		return 0
+	}
 	h.permit.mu.Lock()
 	defer h.permit.mu.Unlock()
 	if h.permit.lease.over || h.released.Load() {
@@ -179,6 +200,9 @@ func (h *Held) Remaining() time.Duration {
 // needs the lock can be called by one that has it. The error is [ErrLeaseLost] if the lease has ended or was given back.
 func (h *Held) Share() (*Held, error) {
 	p := h.permit
+	if p == nil {
+		return nil, ErrLeaseLost
+	}
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,12 +218,14 @@ func (h *Held) Share() (*Held, error) {
 // may not have been done alone. To release a Held twice is harmless.
 func (h *Held) Release() error {
 	p := h.permit
-	if h.released.Swap(true) || !p.leave() {
+	if p == nil || h.released.Swap(true) || !p.leave() {
 		return nil
 	}
 	good := p.end(context.Canceled)
 	back := p.handBack()
-	err := p.s.release(context.Background(), back.key, []string{back.token}, back.bury)
+	scripts := p.s.scripts
+	_, errs := p.s.conn.runAll(context.Background(), scripts.release, [][]any{p.s.release(back.key, []string{back.token}, back.bury)})
+	err := errs[0]
 	if err != nil {
 		p.s.counts.unknown.Add(1)
 		p.s.giveBack(back)

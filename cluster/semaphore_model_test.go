@@ -51,7 +51,7 @@ func (m *semModel) number() int64 {
 	return m.last
 }
 
-func (m *semModel) acquire(token string, limit, ttl, wait, room int64) []int64 {
+func (m *semModel) acquire(token string, limit, ttl, wait, room, brief int64) []int64 {
 	held := int64(len(m.holders))
 	if m.dead[token] > 0 {
 		return []int64{-2, 0, held}
@@ -68,6 +68,9 @@ func (m *semModel) acquire(token string, limit, ttl, wait, room int64) []int64 {
 	if int64(place) < limit-held {
 		m.queue = slices.DeleteFunc(m.queue, func(t string) bool { return t == token })
 		m.holders[token], m.fences[token] = m.now+ttl, m.number()
+		if limit-held > 1 {
+			m.wake(limit, brief)
+		}
 		return []int64{1, m.fences[token], held + 1}
 	}
 	if wait == 0 || !queued && int64(place) >= room {
@@ -78,6 +81,9 @@ func (m *semModel) acquire(token string, limit, ttl, wait, room int64) []int64 {
 		m.number()
 	}
 	m.until[token] = m.now + wait
+	if held < limit {
+		m.wake(limit, brief)
+	}
 	left := int64(0)
 	for _, end := range m.holders {
 		if left == 0 || end-m.now < left {
@@ -98,7 +104,14 @@ func (m *semModel) renew(ttl int64, tokens []string) []int64 {
 	return out
 }
 
-func (m *semModel) release(grave int64, tokens []string) []int64 {
+// wake has those at the head of the queue for whom there is room answer soon.
+func (m *semModel) wake(limit, brief int64) {
+	for i := range min(limit-int64(len(m.holders)), int64(len(m.queue))) {
+		m.until[m.queue[i]] = min(m.until[m.queue[i]], m.now+brief)
+	}
+}
+
+func (m *semModel) release(limit, grave, brief int64, tokens []string) []int64 {
 	n := int64(0)
 	for _, token := range tokens {
 		if m.holders[token] > 0 {
@@ -110,6 +123,7 @@ func (m *semModel) release(grave int64, tokens []string) []int64 {
 			m.dead[token] = m.now + grave
 		}
 	}
+	m.wake(limit, brief)
 	return []int64{n}
 }
 
@@ -118,7 +132,7 @@ func runModel(t *testing.T, client *redis.Client, rng *rand.Rand, name string) {
 	c, err := newConn(connOptions{kind: "Semaphore", client: client, timeout: 10 * time.Second})
 	require.NoError(t, err)
 	s := &Semaphore{base: "spillway:sem:{" + name + ":"}
-	scripts, keys, m := newSemScripts(testClock), s.keys("k"), newSemModel()
+	scripts, keys, m := newSemScripts(testClock, "spillway:wake:"), s.keys("k"), newSemModel()
 	now := int64(1_700_000_000_000_000)
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	pick := func() string { return names[rng.IntN(len(names))] }
@@ -128,7 +142,7 @@ func runModel(t *testing.T, client *redis.Client, rng *rand.Rand, name string) {
 			now += rng.Int64N(3_000_000)
 		}
 		m.advance(now)
-		limit, ttl, wait := 1+rng.Int64N(4), 10_000_000+rng.Int64N(5)*1_000_000, int64(0)
+		limit, ttl, wait, brief := 1+rng.Int64N(4), 10_000_000+rng.Int64N(5)*1_000_000, int64(0), 1+rng.Int64N(6_000_000)
 		var want, got []int64
 		var err error
 		var call string
@@ -140,8 +154,8 @@ func runModel(t *testing.T, client *redis.Client, rng *rand.Rand, name string) {
 			}
 			room := rng.Int64N(6)
 			call = fmt.Sprint("acquire ", token, limit, ttl, wait, room)
-			want = m.acquire(token, limit, ttl, wait, room)
-			got, err = c.run(t.Context(), scripts.acquire, keys, token, limit, ttl, wait, room, now)
+			want = m.acquire(token, limit, ttl, wait, room, brief)
+			got, err = c.run(t.Context(), scripts.acquire, keys, token, limit, ttl, wait, room, brief, now)
 		case op < 7:
 			tokens := some()
 			call = fmt.Sprint("renew ", tokens, ttl)
@@ -150,8 +164,8 @@ func runModel(t *testing.T, client *redis.Client, rng *rand.Rand, name string) {
 		case op < 9:
 			tokens, grave := some(), rng.Int64N(4)/3*8_000_000
 			call = fmt.Sprint("release ", tokens, grave)
-			want = m.release(grave, tokens)
-			got, err = c.run(t.Context(), scripts.release, keys, limit, grave, tokens[0], tokens[1], now)
+			want = m.release(limit, grave, brief, tokens)
+			got, err = c.run(t.Context(), scripts.release, keys, limit, grave, brief, tokens[0], tokens[1], now)
 		default:
 			call = "peek"
 			want = []int64{int64(len(m.holders)), int64(len(m.queue))}
@@ -172,22 +186,22 @@ func TestSemaphoreServerClockStepsBack(t *testing.T) {
 		require.NoError(t, err)
 		return got
 	}
-	first := run(s.scripts.acquire, "a", 1, ttl, 0, 0)
+	first := run(s.scripts.acquire, "a", 1, ttl, 0, 0, 1_000_000)
 	require.Equal(t, int64(1), first[0])
-	require.Equal(t, int64(0), run(s.scripts.acquire, "b", 1, ttl, 1_000_000, 9)[0])
+	require.Equal(t, int64(0), run(s.scripts.acquire, "b", 1, ttl, 1_000_000, 9, 1_000_000)[0])
 	now -= hour
-	require.Equal(t, int64(-1), run(s.scripts.acquire, "c", 1, ttl, 0, 0)[0])
+	require.Equal(t, int64(-1), run(s.scripts.acquire, "c", 1, ttl, 0, 0, 1_000_000)[0])
 	now += ttl + 1
-	require.Equal(t, int64(-1), run(s.scripts.acquire, "c", 1, ttl, 0, 0)[0], "the dead one in the queue has a minute at most")
+	require.Equal(t, int64(-1), run(s.scripts.acquire, "c", 1, ttl, 0, 0, 1_000_000)[0], "the dead one in the queue has a minute at most")
 	now += 60_000_001
-	again := run(s.scripts.acquire, "c", 1, ttl, 0, 0)
+	again := run(s.scripts.acquire, "c", 1, ttl, 0, 0, 1_000_000)
 	require.Equal(t, int64(1), again[0])
 	require.Greater(t, again[1], first[1], "numbers go on growing")
 }
 
 func semaphoreModelAt(t *testing.T) *Semaphore {
 	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1})
-	s.scripts = newSemScripts(testClock)
+	s.scripts = newSemScripts(testClock, "spillway:wake:")
 	return s
 }
 

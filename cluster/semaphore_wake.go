@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wakeChannel and the node make the name of the channel on which a node hears that it may ask again.
-const wakeChannel = "spillway:wake:"
+// wakeChannel, between the prefix and the node, makes the name of the channel on which a node hears that it may ask again.
+const wakeChannel = ":wake:"
 
 // enqueue lists a token that waits, and returns where it is woken.
 func (s *Semaphore) enqueue(token string) <-chan struct{} {
@@ -65,10 +65,12 @@ func (s *Semaphore) listen() {
 // listenLoop hears messages until Close. While it cannot, those who wait poll.
 func (s *Semaphore) listenLoop() {
 	for s.ctx.Err() == nil {
-		messages := s.conn.raw.Subscribe(s.ctx, wakeChannel+s.node)
+		messages := s.conn.client.Subscribe(s.ctx, s.channel+s.node)
 		stop := context.AfterFunc(s.ctx, func() { _ = messages.Close() })
 		s.hear(messages)
-		s.listening.Store(false)
+		if s.listening.Swap(false) {
+			s.wakeAll() // they poll now
+		}
 		stop()
 		_ = messages.Close() // which it may be already
 		timer := time.NewTimer(s.poll)

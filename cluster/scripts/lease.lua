@@ -71,6 +71,7 @@ end
 local function open(known)
   local text = redis.call('HGET', KEYS[1], 'm')
   if text then
+    redis.call('HDEL', KEYS[1], '') -- a Redis that is full lets a script go on that has begun to write
     learn, last, free, level, head, used, nextfill, first, nodes, epoch = struct.unpack(META, text)
     if now - last > term + reclaim and nodes > 0 then
       redis.call('DEL', KEYS[1])

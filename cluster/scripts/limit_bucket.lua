@@ -32,17 +32,16 @@ local function bucket_put(key, s, level)
   if s.level == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<ddd', s.level, now, s.per), 'PX', math.ceil(s.level / s.drain / 1000) + 1)
+    put(key, struct.pack('<ddd', s.level, now, s.per), math.ceil(s.level / s.drain / 1000) + 1)
   end
   bucket_room(s)
 end
 
+-- bucket_back takes off as much as the level is higher, at least, than it would be if n fewer had been taken: time has drained the
+-- others of that call first.
 local function bucket_back(key, o, s, n, stamp)
-  local ticks = n * s.per
-  if stamp > 0 then -- when the level that was reached would be drained
-    ticks = math.min(ticks, math.max(tonumber(ARGV[o + 3]) - now, 0) * s.drain)
-  end
-  bucket_put(key, s, s.level - ticks)
+  local left = tonumber(ARGV[o + 3]) * s.per - math.max(now - stamp, 0) * s.drain
+  bucket_put(key, s, s.level - math.max(math.min(n * s.per, left), 0))
 end
 
 local function bucket_tell(s, n)

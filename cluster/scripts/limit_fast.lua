@@ -24,12 +24,23 @@ end
 local room = math.max(math.floor((full - level) / per), 0)
 local take = n
 if room < n then
-  take = ARGV[2] == 'some' and room or 0
+  take = 0
+  if ARGV[2] == 'some' then
+    take, n = room, math.min(n, room + math.floor(full / per))
+  end
 end
 if take > 0 or heal and n > 0 then
   level = level + take * per
   room = room - take
-  redis.call('SET', key, struct.pack('<ddd', level, now, per), 'PX', math.ceil(level / drain / 1000) + 1)
+  local value, ms = struct.pack('<ddd', level, now, per), math.ceil(level / drain / 1000) + 1
+  local done = redis.pcall('SET', key, value, 'PX', ms)
+  if type(done) == 'table' and done.err then
+    if not v then
+      return done
+    end
+    redis.call('PEXPIRE', key, ms) -- see put in limit_wrong.lua
+    redis.call('SET', key, value, 'PX', ms)
+  end
 end
 if level == 0 then
   return {now, take, 0, 0, room, 0, 0}

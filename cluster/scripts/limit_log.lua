@@ -52,7 +52,7 @@ local function log_keep(key, s, n)
 end
 
 local function log_back(key, s, n, stamp)
-  if s.last and (stamp == 0 or stamp > s.at - s.length) then
+  if s.last and stamp > s.at - s.length then
     if s.heal then
       log_keep(key, s, 0)
     end

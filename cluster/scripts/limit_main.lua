@@ -1,5 +1,5 @@
 -- ARGV: how many tokens; 'all' to take them if all rules allow it, 'some' to take as many of them as all rules allow, 'back' to
--- give them back; a stamp that says when they were taken, or 0; and for each rule, one for each key, its kind and five figures.
+-- give them back; a stamp that says when they were taken; and for each rule, one for each key, its kind and five figures.
 -- Taking none tells what could be taken, and changes nothing.
 -- Returns the time, how many tokens were taken, the rule that refused, how long until it does not, and for each rule what
 -- remains, how long until there is more, and how long until there is all; and the limit of a rule that is stored. It decides
@@ -65,12 +65,14 @@ for i, key in ipairs(KEYS) do
   end
   local left, full, wait = 0, 0, 0
   if how ~= 'back' then
+    -- More than can ever pass at once is as much as that.
+    local missing = math.min(n - take, s.limit or math.floor(s.full / s.per))
     if kind == 'b' then
-      left, full, wait = bucket_tell(s, n - take)
+      left, full, wait = bucket_tell(s, missing)
     elseif kind == 's' then
-      left, full, wait = ring_tell(s, n - take)
+      left, full, wait = ring_tell(s, missing)
     elseif kind == 'l' then
-      left, full, wait = log_tell(key, s, n - take)
+      left, full, wait = log_tell(key, s, missing)
     else
       left, full, wait = window_tell(s)
     end

@@ -36,7 +36,7 @@ local function ring_store(key, s)
   if s.sum == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<ddd', s.head, s.sum, s.quantum) .. s.ring, 'PX',
+    put(key, struct.pack('<ddd', s.head, s.sum, s.quantum) .. s.ring,
       math.ceil(((s.head + s.slots) * s.quantum - now) / 1000) + 1)
   end
   s.room = math.max(s.limit - s.sum, 0)
@@ -65,21 +65,11 @@ local function ring_used(s, i)
 end
 
 local function ring_back(key, s, n, stamp)
-  if stamp > 0 then
-    local i = math.floor(stamp / s.quantum) - s.head + s.slots - 1
-    if i >= 0 and i < s.slots then
-      ring_add(s, i, -n)
-      ring_store(key, s)
-    end
-    return
+  local i = math.floor(stamp / s.quantum) - s.head + s.slots - 1
+  if i >= 0 and i < s.slots then
+    ring_add(s, i, -n)
+    ring_store(key, s)
   end
-  -- From the oldest on, which leaves for longest what is left.
-  local i = ring_used(s, 0)
-  while i and n > 0 do
-    n = n + ring_add(s, i, -n)
-    i = ring_used(s, i + 1)
-  end
-  ring_store(key, s)
 end
 
 -- ring_until returns how long it takes until n of what counts does not any more.

@@ -24,13 +24,13 @@ local function window_keep(key, s, n)
   if s.used == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, struct.pack('<dd', s.start, s.used), 'PX', math.ceil(s.left / 1000) + 1)
+    put(key, struct.pack('<dd', s.start, s.used), math.ceil(s.left / 1000) + 1)
   end
   s.room = math.max(s.limit - s.used, 0)
 end
 
 local function window_back(key, s, n, stamp)
-  if stamp == 0 or stamp >= s.start then
+  if stamp >= s.start then
     window_keep(key, s, -n)
   end
 end
@@ -77,7 +77,7 @@ local function calendar_look(key, o, s)
 end
 
 local function calendar_back(key, o, s, n, stamp)
-  if stamp == 0 or calendar_end(o, stamp) == s.start then
+  if calendar_end(o, stamp) == s.start then
     window_keep(key, s, -n)
   end
 end

@@ -1,8 +1,8 @@
 -- Gives back permits and places in the queue. ARGV: limit, time for which a token that is not there must not appear any
--- more, token... Returns how many held a permit.
-local limit, grave = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- more, patience with one that was woken, token... Returns how many held a permit.
+local limit, grave, brief = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local released = 0
-for i = 3, #ARGV do
+for i = 4, #ARGV do
 	local token = ARGV[i]
 	local had = redis.call('ZREM', holders, token)
 	redis.call('HDEL', facts, token)
@@ -15,5 +15,5 @@ for i = 3, #ARGV do
 		keep(dead, grave)
 	end
 end
-wake(limit)
+wake(limit, brief)
 return {released}

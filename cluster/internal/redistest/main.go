@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -59,8 +60,13 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// Example returns a client of the server that [Main] has started for the examples of a package. The caller closes it.
-func Example() *redis.Client { return redis.NewClient(&redis.Options{Addr: os.Getenv(exampleEnv)}) }
+// Example returns a client of the server that [Main] has started for the examples of a package, with a connection: on a busy
+// machine the first call may take longer than calls may. The caller closes it.
+func Example() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: os.Getenv(exampleEnv)})
+	_ = c.Ping(context.Background())
+	return c
+}
 
 // Orders reads in a child what [Spawn] was given.
 func Orders(into any) error { return json.Unmarshal([]byte(os.Getenv(ordersEnv)), into) }

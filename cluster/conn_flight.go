@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway"
+)
+
+// maxFlights bounds the calls of one conn that go on at the same time. Callers beyond wait, which costs no goroutine, as they would
+// for a connection of the client's pool.
+const maxFlights = 512
+
+// linger is how long a call of the client with ContextTimeoutEnabled goes on if its caller leaves. It covers the round trips of a new
+// connection at 500 ms each. Other clients end by their ReadTimeout, which is 5 s by default.
+const linger = 3 * time.Second
+
+// A flight is one call of the client. It has a goroutine of its own, so that the caller can leave when its time is up while the
+// client goes on: it finishes a connection, which may take several round trips, or reads the late reply and keeps the
+// connection. Otherwise each call that times out would cost a connection, and the next call would begin by making one. The
+// goroutine ends when the client's call does, at the latest after [linger] or by the client's timeouts.
+type flight struct {
+	conn   *conn
+	began  time.Time
+	ctx    context.Context //nolint:containedctx // of the client's call
+	cancel context.CancelFunc
+	sent   atomic.Int64  // ns since began when the client wrote the command; 0 before, givenUp if it never will
+	left   error         // why the caller has left; its own
+	done   chan struct{} // closed when what is below is there
+
+	reply    any
+	err      error
+	replies  []any // of a pipeline, with errs
+	errs     []error
+	panicked any
+}
+
+// givenUp marks a call whose caller left before it was sent.
+const givenUp = -1
+
+// errEnded stands for a call of the client that ended its goroutine.
+var errEnded = errors.New("the call of the client ended without a result")
+
+// errQueued says that a call did not begin, since too many others had not ended.
+var errQueued = errors.New("too many calls at once")
+
+func newFlight(ctx context.Context, c *conn, began time.Time) *flight {
+	f := &flight{conn: c, began: began, done: make(chan struct{}), err: errEnded}
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f.ctx, f.cancel = lingering{inner, began.Add(max(c.timeout, linger))}, cancel
+	return f
+}
+
+// A lingering context is done when the caller leaves, which ends the wait for a connection of the pool. Its deadline is later: the
+// client looks at that when it sets up a connection and when it reads.
+type lingering struct {
+	context.Context //nolint:containedctx // it is one
+	deadline        time.Time
+}
+
+// Deadline returns the time at which the client stops.
+func (l lingering) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// run has fn run on its own goroutine, and returns true when that has ended, or false if the time of the caller is up. Panics of
+// the client's hooks are the caller's.
+func (f *flight) run(ctx context.Context, fn func(ctx context.Context)) bool {
+	timer := time.NewTimer(time.Until(f.began.Add(f.conn.timeout)))
+	defer timer.Stop()
+	select {
+	case f.conn.flights <- struct{}{}:
+	case <-ctx.Done():
+		return f.leave(errQueued)
+	case <-timer.C:
+		return f.leave(errQueued)
+	}
+	go func() {
+		defer f.land()
+		defer func() { f.panicked = recover() }()
+		fn(f.ctx)
+	}()
+	select {
+	case <-f.done:
+		return f.ended()
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	select {
+	case <-f.done: // as well
+		return f.ended()
+	default:
+		return f.leave(context.DeadlineExceeded)
+	}
+}
+
+// leave ends the part of the caller, for the given reason.
+func (f *flight) leave(why error) bool {
+	f.sent.CompareAndSwap(0, givenUp)
+	f.cancel()
+	f.left = why
+	return false
+}
+
+func (f *flight) land() {
+	close(f.done)
+	f.cancel()
+	if f.sent.Load() > 0 {
+		f.conn.underway.Add(-1)
+	}
+	<-f.conn.flights
+}
+
+func (f *flight) ended() bool {
+	if f.panicked != nil {
+		panic(f.panicked)
+	}
+	if f.err == nil || isReply(f.err) {
+		f.conn.heard.Store(int64(time.Since(f.conn.base)))
+	}
+	return true
+}
+
+// isReply reports whether an error is an answer by Redis.
+func isReply(err error) bool {
+	var fromServer redis.Error
+	return errors.As(err, &fromServer)
+}
+
+// A onceCmd is a command that the client does not send again when the answer fails to come: Redis may have run it.
+// Redirections are followed, since they say that it was not run.
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry tells the client so, whatever its MaxRetries.
+func (onceCmd) NoRetry() bool { return true }
+
+// A markedArg is the script in a command, by hash or by source. The client asks for its bytes when it writes the command to a
+// connection, and at no other time: so the flight learns that it is sent, and can keep it from running if it is too late.
+type markedArg struct {
+	flight *flight
+	text   string
+	void   string // what to send instead, which does nothing
+}
+
+// MarshalBinary returns the text, for as long as the caller waits.
+func (m markedArg) MarshalBinary() ([]byte, error) {
+	f := m.flight
+	if f.sent.CompareAndSwap(0, max(int64(time.Since(f.began)), 1)) {
+		f.conn.underway.Add(1)
+	}
+	if f.sent.Load() == givenUp {
+		return []byte(m.void), nil
+	}
+	return []byte(m.text), nil
+}
+
+// String returns the text, for hooks that log commands.
+func (m markedArg) String() string { return m.text }
+
+// noScript is the hash of no script, and emptyScript is one that does nothing.
+const (
+	noScript    = "0000000000000000000000000000000000000000"
+	emptyScript = "return false"
+)
+
+// send runs a script, and sends its source if the server does not know it.
+func (f *flight) send(ctx context.Context, s *script, command []any) (any, error) {
+	f.mark(command, noScript)
+	cmd := onceCmd{redis.NewCmd(ctx, command...)}
+	err := f.conn.client.Process(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && f.sent.Load() != givenUp {
+		cmd = onceCmd{redis.NewCmd(ctx, f.mark(s.withSource(command), emptyScript)...)}
+		err = f.conn.client.Process(ctx, cmd)
+	}
+	if errors.Is(err, redis.Nil) {
+		return nil, nil //nolint:nilnil // it is what the script returned
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmd.Result()
+}
+
+// mark replaces the text of the script in a command.
+func (f *flight) mark(command []any, void string) []any {
+	command[1] = markedArg{flight: f, text: fmt.Sprint(command[1]), void: void}
+	return command
+}
+
+// judge turns what went wrong into an error of this package, and says what it tells of Redis.
+func (f *flight) judge(ctx context.Context) (spillway.Outcome, error) {
+	if f.left != nil {
+		return f.verdict(ctx, f.left)
+	}
+	return f.verdict(ctx, f.err)
+}
+
+// verdict judges one error of the client.
+func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, error) {
+	c, reason := f.conn, reasonOf(err)
+	if reason == ReasonType || isFull(err) {
+		return spillway.Success, &RedisError{Reason: reason, Err: err} // a matter of one key
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return spillway.Ignored, ctx.Err()
+	}
+	slow := reason == ReasonTimeout || reason == ReasonBusy
+	blame := !slow || reason == ReasonTimeout && f.fair()
+	if deadline, ok := ctx.Deadline(); ok && slow && !deadline.After(f.began.Add(c.timeout)) {
+		// The caller had less time than a call may take. If it was most of that, Redis is to blame none the less.
+		outcome := spillway.Ignored
+		if blame && deadline.Sub(f.began) >= c.timeout/4 {
+			outcome = spillway.Dropped
+		}
+		return outcome, context.DeadlineExceeded
+	}
+	if blame {
+		return spillway.Failure, &RedisError{Reason: reason, Err: err}
+	}
+	if f.sent.Load() <= 0 && f.crowded() {
+		reason = ReasonBusy
+	}
+	return spillway.Ignored, &RedisError{Reason: reason, Err: err}
+}
+
+// fair reports whether Redis is to blame for a call that took too long. A call that was sent counts if Redis had most of the time,
+// or answered nobody in it. One that was not sent counts unless others have the connections.
+func (f *flight) fair() bool {
+	if sent := f.sent.Load(); sent > 0 && time.Duration(sent) <= f.conn.timeout/4 {
+		return true
+	}
+	return !f.crowded()
+}
+
+// crowded reports whether a call waited for a connection that others had.
+func (f *flight) crowded() bool {
+	c := f.conn
+	return c.heard.Load() >= int64(f.began.Sub(c.base)) || f.sent.Load() <= 0 && c.underway.Load() > 0
+}

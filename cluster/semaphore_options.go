@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/breaker"
+)
+
+// Bounds of the options.
+const (
+	minTTL, maxTTL = 50 * time.Millisecond, time.Hour
+	maxPoll        = 10 * time.Second
+	maxHolders     = 1 << 20
+)
+
+// SemaphoreOptions tune a [Semaphore]. Client and Limit have to be set. Processes that share a semaphore give it the same Name
+// and should give it the same options.
+type SemaphoreOptions struct {
+	// Client leads to Redis 6.2 or later. The caller closes it, after the Semaphore.
+	Client redis.UniversalClient
+	// Name tells semaphores apart: it is part of the keys, and what rejections call the policy. If Name is empty, it is
+	// "semaphore".
+	Name string
+	// Prefix is what all keys and channels in Redis begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	Prefix string
+	// Limit is how many may hold a permit of the same key at once, 1..1048576. Each process applies its own: while they
+	// differ, the greatest decides.
+	Limit int
+	// TTL is for how long a lease lasts that is not renewed, and so how long a permit stays away when its holder dies:
+	// 50ms..1h. If TTL is 0, it is 10 s.
+	TTL time.Duration
+	// Guard is how long before the end of a lease its context ends, so that the holder can stop: at least TTL/50, which
+	// covers clocks that run at different speeds, and at most TTL/2. If Guard is 0, it is TTL/10.
+	Guard time.Duration
+	// Poll is how often a caller that waits asks when nobody wakes it, and how the others know that it still waits: 1ms..10s.
+	// Far behind in the queue it asks up to 16 times less often. If Poll is 0, it is TTL/20 within 20ms..500ms.
+	Poll time.Duration
+	// MaxWaiting is how many may wait for the same key, in all processes together. If MaxWaiting is 0, it is 10000; if
+	// it is negative, nobody waits.
+	MaxWaiting int
+	// MaxWait is how long Acquire waits at most, whatever the deadline of its context is. If MaxWait is 0, it waits until its
+	// context ends.
+	MaxWait time.Duration
+	// OnLoss is what [Semaphore.Admit] does with requests about which Redis gives no answer: [Open] lets them in, and
+	// [Closed] refuses them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error.
+	OnLoss OnLoss
+	// Timeout bounds each call of Redis, 1ms..1m. If Timeout is 0, it is [DefaultTimeout].
+	Timeout time.Duration
+	// Breaker keeps calls from a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
+	// first for at most TTL/24 and at most 250ms, later for up to eight times that.
+	Breaker *breaker.Options
+}
+
+func (o *SemaphoreOptions) fill(kind string) {
+	o.Name, o.Prefix = cmp.Or(o.Name, strings.ToLower(kind)), cmp.Or(o.Prefix, "spillway")
+	o.TTL = cmp.Or(o.TTL, 10*time.Second)
+	o.Guard = cmp.Or(o.Guard, o.TTL/10)
+	o.Poll = cmp.Or(o.Poll, min(max(o.TTL/20, 20*time.Millisecond), 500*time.Millisecond))
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 10000)
+	o.OnLoss = cmp.Or(o.OnLoss, Closed)
+	if o.Breaker == nil && o.TTL > 0 {
+		openFor := min(o.TTL/24, 250*time.Millisecond)
+		o.Breaker = &breaker.Options{Consecutive: 5, OpenFor: openFor, MaxOpen: 8 * openFor, Probes: 1}
+	}
+}
+
+func (o *SemaphoreOptions) validate(kind string) error {
+	switch {
+	case o.Limit < 1 || o.Limit > maxHolders:
+		return errLimit(kind, o.Limit)
+	case o.TTL < minTTL || o.TTL > maxTTL:
+		return fmt.Errorf("cluster: %s: TTL must be in %v..%v, got %v", kind, minTTL, maxTTL, o.TTL)
+	case o.Guard < o.TTL/50 || o.Guard > o.TTL/2:
+		return fmt.Errorf("cluster: %s: Guard must be in %v..%v, TTL/50 to TTL/2, got %v", kind, o.TTL/50, o.TTL/2, o.Guard)
+	case o.Poll < time.Millisecond || o.Poll > maxPoll:
+		return fmt.Errorf("cluster: %s: Poll must be in 1ms..%v, got %v", kind, maxPoll, o.Poll)
+	case o.MaxWait < 0:
+		return fmt.Errorf("cluster: %s: MaxWait must not be negative, got %v", kind, o.MaxWait)
+	case o.OnLoss != Open && o.OnLoss != Closed:
+		return fmt.Errorf("cluster: %s: OnLoss must be Open or Closed, got %v", kind, o.OnLoss)
+	}
+	if err := validateName("Prefix", o.Prefix, "{}"); err != nil {
+		return fmt.Errorf("cluster: %s: %w", kind, err)
+	}
+	return nil
+}
+
+func errLimit(kind string, n int) error {
+	return fmt.Errorf("cluster: %s: Limit must be in 1..%d, got %d", kind, maxHolders, n)
+}
