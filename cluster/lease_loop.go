@@ -211,7 +211,7 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 			q.tally.failures.Add(1)
 			k.node.Fail(now)
 		} else {
-			q.heardOf(r.Nodes, r.Learning)
+			q.nodes.Store(int64(k.node.View().Nodes))
 		}
 		k.local.Store(k.node.Leased())
 		k.view.Store(&leaseView{View: k.node.View(), err: err})

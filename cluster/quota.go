@@ -243,13 +243,6 @@ func (q *Quota) Close() {
 	q.loop.Wait()
 }
 
-// heardOf takes in how many processes have the limit. A table that is still learning has not heard of all.
-func (q *Quota) heardOf(nodes int, learning bool) {
-	if n := int64(max(nodes, 1)); !learning || n > q.nodes.Load() {
-		q.nodes.Store(n)
-	}
-}
-
 // now returns the time since the quota was made, by the monotonic clock.
 func (q *Quota) now() time.Duration { return time.Since(q.base) }
 

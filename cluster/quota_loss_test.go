@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
+	"github.com/spillway-go/spillway/limiter"
 )
 
 // Redis comes back empty, and a process that has no lease is the first to ask: it gets a twentieth of the rate and of the burst
@@ -94,4 +95,19 @@ func TestQuotaLateHolder(t *testing.T) {
 	require.LessOrEqual(t, f.worst(), 1.05*(rate*0.11+burst)+4) // a loaded machine counts some in the next window
 	late.Heal()
 	f.settle("the late one is back", 1)
+}
+
+// A server that has just begun has not heard of all processes. How many there are is not taken from it before it has learnt:
+// if it goes at once, each process must go on with its own share.
+func TestQuotaBelievesNoNumberOfATableThatLearns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(300, time.Second), Nodes: 3, Timeout: 5 * time.Second})
+	_, err := q.Take(t.Context(), "k", 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), q.Stats().Nodes)
+	require.Eventually(t, func() bool {
+		_, err := q.Take(t.Context(), "k", 1)
+		return err == nil && q.Stats().Nodes == 1
+	}, 30*time.Second, 5*time.Millisecond)
 }

@@ -99,7 +99,9 @@ func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64)
 		return a, ticket, nil
 	}
 	k.left.Store(t.left)
-	q.heardOf(t.nodes, t.learning)
+	if !t.learning { // a table that is still learning has not heard of all
+		q.nodes.Store(int64(max(t.nodes, 1)))
+	}
 	if !t.taken {
 		k.dry.Store(true)
 		k.refused.Add(n)

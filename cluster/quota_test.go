@@ -158,7 +158,7 @@ func TestQuotaGivesBack(t *testing.T) {
 	}
 	require.Equal(t, 30, refuse(newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(3, time.Hour), Name: "few"}), 30))
 	q := leased(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), Burst: 20})
-	time.Sleep(50 * time.Millisecond) // fills the bucket
+	time.Sleep(50 * time.Millisecond) // fills the bucket; a real server keeps real time
 	require.Equal(t, 2000, refuse(q, 2000))
 }
 

@@ -1,4 +1,4 @@
-// Package shedder refuses what a service cannot carry, so that it keeps doing what it can.
+// Package shedder refuses requests that a service cannot carry, so that it keeps doing useful work in an overload.
 //
 //	shed, err := shedder.New(nil) // needs no configuration, no goroutine and no Close
 //	if err != nil {
@@ -7,24 +7,27 @@
 //	guard := httpgate.Handler(spillway.New(shed), nil)
 //	return http.ListenAndServe(addr, guard(mux))
 //
-// A [Shedder] is a [spillway.Policy]. It admits everything until the service is overloaded, and then refuses a request if
+// A [Shedder] is a [spillway.Policy]. It limits the requests in flight. Three principles set the limit:
 //
-//	in flight > pass × rt + allowance
+//   - By Little's law, a service that answers rate requests per second, each of which stays for T seconds, has rate × T
+//     requests in flight. The Shedder learns both, and this limit always holds.
+//   - While the CPU is short, a tighter limit holds: in flight <= pass × rt + room. Here pass is the greatest rate of answers
+//     over one latency, rt the typical latency of the calm service, and room keeps the CPU full. While goroutines keep
+//     waiting for a processor, a random share of the requests is refused too.
+//   - The typical latency rises only by proof. Missing answers, or requests that stay longer than the limit explains, prove
+//     that a dependency is slow. A queue that grows in order, with steady answers, proves that a pool is full.
 //
-// where pass is the greatest rate of successes seen lately and rt the latency of an undisturbed request: by Little's law
-// their product is how many requests the service can usefully have inside at once. The allowance is those that it answers
-// within [Options.MaxDelay], which follows from [Options.SLO] if there is one; it shrinks while the CPU is full.
+// [Options.SLO] is the one knob that matters: it bounds how long admitted requests take, also before anything is learnt.
+// docs/algorithms.md explains the law, its constants and its weaknesses.
 //
-// # Overloaded
+// # Short CPU
 //
-// The service is overloaded while the CPU that its process may use is used up (the smoothed usage, or several raw samples
-// in a row, reach [Options.CPUThreshold]), while runnable goroutines wait long for a processor, or while requests pile up
-// inside though the CPU is idle. It stays so for [Options.CoolDown] after the last such reading; then the limit opens by a
-// ramp. [Options.Signals] adds signs of your own. If a sensor cannot be read, panics, or says for 3 s what it said before,
-// the Shedder goes by the others, and says so in its [Stats].
+// The CPU is short while the usage, raw or smoothed, reaches [Options.CPUThreshold], or while goroutines wait long for a
+// processor. The tighter limit holds for [Options.CoolDown] after the last overload. [Options.Signals] adds signs of your own.
+// If a sensor cannot be read, panics, or repeats a sample for 3 s, the Shedder goes by the others, and [Stats] says so.
 //
-// # What it learns, and when
+// # Learning
 //
-// Only successes count, and only calm teaches rt: a limit that learnt its latency in the overload would justify the
-// overload. Where something else than the CPU is used up, the limit is moved by whether more inside yield more answers.
+// Rates are learnt at any time, from answers and failures. The typical latency is learnt from successes, and only while
+// nothing is refused: a limit that learnt its latency in an overload would justify the overload.
 package shedder

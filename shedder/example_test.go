@@ -33,8 +33,8 @@ func ExampleNew() {
 func ExampleShedder_Tune() {
 	shed := spillway.Must(shedder.New(nil))
 	o := shed.Options()
-	o.CPUThreshold = 0.8               // shed earlier
-	o.MaxDelay = 50 * time.Millisecond // less latency, less utilization
+	o.CPUThreshold = 0.8           // shed earlier
+	o.SLO = 250 * time.Millisecond // and keep this objective while requests are refused
 	fmt.Println(shed.Tune(o), shed.Options().CPUThreshold)
 	o.CPUThreshold = 80
 	fmt.Println(shed.Tune(o))
@@ -52,23 +52,19 @@ func ExampleOptions_sharedSampler() {
 	// Output: 0.8 0.95
 }
 
-// No policy reads the clock, so a day of overload runs in an instant.
+// No policy reads the clock, so an hour of traffic runs in an instant.
 func ExampleShedder_virtualTime() {
-	busy := stats.CPUFunc(func() (float64, error) { return 1, nil })
-	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: busy}))
-	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, MinLimit: 2}))
+	idle := stats.CPUFunc(func() (float64, error) { return 0.1, nil })
+	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: idle}))
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu}))
 	gate := spillway.New(shed)
-	for now := time.Unix(0, 0); now.Before(time.Unix(2, 0)); now = now.Add(50 * time.Millisecond) {
-		_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}) // nobody leaves
-		if err != nil {
-			fmt.Println(now.Unix(), err)
-			break
+	for now := time.Unix(0, 0); now.Before(time.Unix(3600, 0)); now = now.Add(50 * time.Millisecond) {
+		if permit, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}); err == nil {
+			permit.DoneAt(now.Add(10*time.Millisecond), spillway.Success)
 		}
 	}
-	fmt.Println(shed.Stats().Reason, shed.Stats().Limit)
-	// Output:
-	// 0 spillway: shedder refused: limit reached
-	// cpu 2
+	fmt.Println(shed.Stats().MinRT, shed.Stats().Refused)
+	// Output: 10ms 0
 }
 
 // The shedder goes by further signs of overload, here memory near its limit and a pool of one's own.
@@ -90,13 +86,32 @@ func ExampleSignal() {
 	// Output: true pool
 }
 
-// With an objective, how much longer than undisturbed a request may take follows from it.
+// A service with an objective bounds the p99 of its admitted requests by it.
 func ExampleOptions_objective() {
 	shed := spillway.Must(shedder.New(&shedder.Options{SLO: 250 * time.Millisecond})) // later answers are worthless
 	gate := spillway.New(shed)
 	if permit, err := gate.Enter(context.Background(), spillway.Request{}); err == nil {
 		permit.Done(spillway.Success)
 	}
-	fmt.Println(shed.Stats().MaxDelay)
-	// Output: 100ms
+	fmt.Println(shed.Options().SLO, shed.Stats().Overloaded)
+	// Output: 250ms false
+}
+
+// CPUOnly keeps the rule to the letter: the limit is pass × rt, and only the CPU puts it in force.
+func ExampleOptions_cpuOnly() {
+	busy := stats.CPUFunc(func() (float64, error) { return 1, nil })
+	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: busy}))
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, CPUOnly: true, MinLimit: 2}))
+	gate := spillway.New(shed)
+	for now := time.Unix(0, 0); now.Before(time.Unix(2, 0)); now = now.Add(50 * time.Millisecond) {
+		_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}) // nothing ends
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+	}
+	fmt.Println(shed.Stats().Reason, shed.Stats().Limit)
+	// Output:
+	// spillway: shedder refused: limit reached
+	// cpu 2
 }

@@ -4,21 +4,18 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"runtime"
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
 
 // The defaults of [Options].
 const (
 	DefaultCPUThreshold = 0.9
-	DefaultStreak       = 4
-	DefaultMaxDelay     = 100 * time.Millisecond
 	DefaultCoolDown     = time.Second
 	DefaultWindow       = 5 * time.Second
-	DefaultBuckets      = 50
 )
 
 // Off disables what a field of [Options] stands for, where zero means its default.
@@ -29,28 +26,22 @@ type Options struct {
 	// CPUThreshold is the share of the CPU that the process may use, in (0, 1], from which on it counts as overloaded.
 	// If CPUThreshold is 0, it is 0.9. If it is [Off], the CPU is not looked at.
 	CPUThreshold float64
-	// Streak is how many raw CPU samples in a row at or above CPUThreshold mean overload, long before the smoothed usage
-	// says so. If Streak is 0, it is 4, which is one second. If it is [Off], only the smoothed usage counts.
-	Streak int
-	// MaxDelay is how much longer than undisturbed a request may take while the service is overloaded: the one knob
-	// between latency (less) and utilization (more). It is added to rt in pass × rt; goroutines that wait half of it for
-	// a processor mean overload; and a seventh of it is what such waits are steered to. The pauses of a CPU quota come on
-	// top, since nobody can help them. If MaxDelay is 0, it is 100 ms. If it is [Off], the rule is pass × rt to the
-	// letter, and only the CPU says when. If SLO is set, MaxDelay follows from it and must be 0.
-	MaxDelay time.Duration
-	// SLO is your objective: how long an answer may take until it is worthless to whoever asked. MaxDelay is then what
-	// keeps nearly all of the admitted within it, two fifths of what it leaves beyond rt, and follows rt as that is learnt. If
-	// SLO is 0, there is none. An objective near rt or below cannot be kept by refusing; MaxDelay is a twentieth of it then.
+	// SLO is your objective: how long an admitted request may take at the 99th percentile, from its arrival to its end. It is
+	// the one knob that matters: while requests are refused, the limit is at most what the service answers within it. If
+	// SLO is 0, there is none, and the limit follows from the latency that the service has while it is calm. An objective
+	// below that latency cannot be kept by refusing.
 	SLO time.Duration
-	// CoolDown is how long the limit stays in force after the last reading that said overloaded.
+	// CPUOnly keeps the rule to the letter: the limit is exactly pass × rt, and only a smoothed CPU usage at CPUThreshold
+	// puts it in force. Waits of goroutines, full pools and slow dependencies are not looked at then.
+	CPUOnly bool
+	// CoolDown is how long the limit for a short CPU stays in force after the last reading that said overloaded.
 	// If CoolDown is 0, it is one second.
 	CoolDown time.Duration
 	// Window is how far back pass looks for its greatest rate. If Window is 0, it is 5 s.
 	Window time.Duration
-	// Buckets is the number of parts of Window, each of which yields one rate. If Buckets is 0, it is 50.
-	Buckets int
-	// MinLimit is the least number of requests in flight that is never refused for their number. If MinLimit is 0, it is
-	// twice GOMAXPROCS, and at least 4: enough to keep every processor busy, and to go on after a pause of a CPU quota.
+	// MinLimit is a number of requests in flight below which none is refused. If MinLimit is 0, it is twice the number of
+	// CPUs that the process may use, and at least 4, while the CPU is short: enough to keep every processor busy. While
+	// requests wait for something else, such as a pool, it is 2 then.
 	MinLimit int
 	// MaxLimit is the greatest number of requests in flight while overloaded. If MaxLimit is 0, there is none.
 	MaxLimit int
@@ -91,14 +82,8 @@ type SchedSampler interface {
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.CPUThreshold, DefaultCPUThreshold)
-	setDefault(&o.Streak, DefaultStreak)
-	if o.SLO == 0 {
-		setDefault(&o.MaxDelay, DefaultMaxDelay)
-	}
 	setDefault(&o.CoolDown, DefaultCoolDown)
 	setDefault(&o.Window, DefaultWindow)
-	setDefault(&o.Buckets, DefaultBuckets)
-	setDefault(&o.MinLimit, max(4, 2*runtime.GOMAXPROCS(0)))
 	setDefault(&o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
 	return o, o.validate()
@@ -115,24 +100,16 @@ func (o *Options) validate() error {
 	switch {
 	case !(o.CPUThreshold > 0 && o.CPUThreshold <= 1) && o.CPUThreshold != Off:
 		return fmt.Errorf("shedder: CPUThreshold must be in (0, 1] or Off, got %v", o.CPUThreshold)
-	case o.Streak < 1 && o.Streak != Off:
-		return fmt.Errorf("shedder: Streak must be at least 1 or Off, got %d", o.Streak)
 	case o.SLO != 0 && o.SLO < 10*time.Millisecond:
 		return fmt.Errorf("shedder: SLO must be at least 10ms, or 0 for none, got %v", o.SLO)
-	case o.SLO != 0 && o.MaxDelay != 0:
-		return fmt.Errorf("shedder: MaxDelay must be 0 if SLO is set, got %v and an SLO of %v", o.MaxDelay, o.SLO)
-	case o.SLO == 0 && o.MaxDelay < time.Millisecond && o.MaxDelay != Off:
-		return fmt.Errorf("shedder: MaxDelay must be at least 1ms or Off, got %v", o.MaxDelay)
 	case o.CoolDown < 0:
 		return fmt.Errorf("shedder: CoolDown must not be negative, got %v", o.CoolDown)
-	case o.Buckets < 1:
-		return fmt.Errorf("shedder: Buckets must be at least 1, got %d", o.Buckets)
-	case o.Window/time.Duration(o.Buckets) < time.Millisecond:
-		return fmt.Errorf("shedder: Window must be at least 1ms for each of %d Buckets, got %v", o.Buckets, o.Window)
-	case o.MinLimit < 1:
-		return fmt.Errorf("shedder: MinLimit must be at least 1, got %d", o.MinLimit)
-	case o.MaxLimit < o.MinLimit:
-		return fmt.Errorf("shedder: MaxLimit must be at least MinLimit, which is %d, got %d", o.MinLimit, o.MaxLimit)
+	case o.Window < 500*time.Millisecond || o.Window > 30*time.Second:
+		return fmt.Errorf("shedder: Window must be 500ms to 30s, got %v", o.Window)
+	case o.MinLimit < 0:
+		return fmt.Errorf("shedder: MinLimit must not be negative, got %d", o.MinLimit)
+	case o.MaxLimit < max(1, o.MinLimit):
+		return fmt.Errorf("shedder: MaxLimit must be at least 1 and MinLimit, which is %d, got %d", o.MinLimit, o.MaxLimit)
 	case !(o.MaxShed >= 0 && o.MaxShed <= 1):
 		return fmt.Errorf("shedder: MaxShed must be in (0, 1], or 0 for no bound, got %v", o.MaxShed)
 	}
@@ -144,11 +121,17 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// maxDelay returns the MaxDelay in force for an undisturbed latency of rt ns, 0 if that is not known. A request that waits
-// for the allowance of MaxDelay may wait as long again for a processor.
-func (o *Options) maxDelay(rt float64) time.Duration {
-	if o.SLO == 0 {
-		return o.MaxDelay
+// lawOptions returns what the law goes by.
+func (o *Options) lawOptions() law.Options {
+	l := law.Options{
+		Threshold: o.CPUThreshold, CoolDown: o.CoolDown.Seconds(), Window: o.Window.Seconds(), SLO: o.SLO.Seconds(),
+		CPUOnly: o.CPUOnly, MinLimit: float64(o.MinLimit), MaxLimit: float64(o.MaxLimit),
 	}
-	return max((o.SLO-time.Duration(rt))*2/5, o.SLO/20, time.Millisecond)
+	if o.CPUThreshold == Off {
+		l.Threshold = math.Inf(1)
+	}
+	if o.MaxLimit == math.MaxInt {
+		l.MaxLimit = math.Inf(1)
+	}
+	return l
 }

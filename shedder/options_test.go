@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/stats"
 )
 
 func TestOptionsThatCannotBeRight(t *testing.T) {
@@ -21,17 +22,15 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 		{shedder.Options{CPUThreshold: 1.5}, "shedder: CPUThreshold must be in (0, 1] or Off, got 1.5"},
 		{shedder.Options{CPUThreshold: math.NaN()}, "shedder: CPUThreshold must be in (0, 1] or Off, got NaN"},
 		{shedder.Options{CPUThreshold: -0.5}, "shedder: CPUThreshold must be in (0, 1] or Off, got -0.5"},
-		{shedder.Options{Streak: -3}, "shedder: Streak must be at least 1 or Off, got -3"},
-		{shedder.Options{MaxDelay: time.Microsecond}, "shedder: MaxDelay must be at least 1ms or Off, got 1µs"},
 		{shedder.Options{SLO: time.Millisecond}, "shedder: SLO must be at least 10ms, or 0 for none, got 1ms"},
 		{shedder.Options{SLO: -time.Second}, "shedder: SLO must be at least 10ms, or 0 for none, got -1s"},
-		{shedder.Options{SLO: time.Second, MaxDelay: time.Second}, "shedder: MaxDelay must be 0 if SLO is set, got 1s and an SLO of 1s"},
 		{shedder.Options{CoolDown: -time.Second}, "shedder: CoolDown must not be negative, got -1s"},
-		{shedder.Options{Buckets: -1}, "shedder: Buckets must be at least 1, got -1"},
-		{shedder.Options{Window: time.Millisecond}, "shedder: Window must be at least 1ms for each of 50 Buckets, got 1ms"},
-		{shedder.Options{Window: -time.Second}, "shedder: Window must be at least 1ms for each of 50 Buckets, got -1s"},
-		{shedder.Options{MinLimit: -2}, "shedder: MinLimit must be at least 1, got -2"},
-		{shedder.Options{MinLimit: 10, MaxLimit: 5}, "shedder: MaxLimit must be at least MinLimit, which is 10, got 5"},
+		{shedder.Options{Window: time.Millisecond}, "shedder: Window must be 500ms to 30s, got 1ms"},
+		{shedder.Options{Window: time.Minute}, "shedder: Window must be 500ms to 30s, got 1m0s"},
+		{shedder.Options{MinLimit: -2}, "shedder: MinLimit must not be negative, got -2"},
+		{shedder.Options{MaxLimit: -1}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 0, got -1"},
+		{shedder.Options{MinLimit: 10, MaxLimit: 5}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 10, got 5"},
+		{shedder.Options{MaxShed: 2}, "shedder: MaxShed must be in (0, 1], or 0 for no bound, got 2"},
 	}
 	for _, tt := range tests {
 		_, err := shedder.New(&tt.o)
@@ -44,42 +43,95 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	o := r.shed.Options()
-	require.InDelta(t, 0.9, o.CPUThreshold, 0)
-	require.Equal(t, 4, o.Streak)
-	require.Equal(t, 100*time.Millisecond, o.MaxDelay)
-	require.Equal(t, time.Second, o.CoolDown)
-	require.Equal(t, 5*time.Second, o.Window)
-	require.Equal(t, 50, o.Buckets)
+	o := newRig(t, shedder.Options{}).shed.Options()
+	require.InDelta(t, shedder.DefaultCPUThreshold, o.CPUThreshold, 0)
+	require.Equal(t, shedder.DefaultCoolDown, o.CoolDown)
+	require.Equal(t, shedder.DefaultWindow, o.Window)
+	require.Zero(t, o.SLO)
+	require.Zero(t, o.MinLimit, "it follows from the CPUs of the process")
+	require.Equal(t, math.MaxInt, o.MaxLimit)
+	require.False(t, o.CPUOnly)
 }
 
 func TestTuneWhileRunning(t *testing.T) {
-	r := newRig(t, shedder.Options{})
+	r := newRig(t, shedder.Options{CPUOnly: true})
 	r.cpu.usage, r.cpu.smoothed = 0.7, 0.7
 	require.False(t, r.look().Overloaded)
 	o := r.shed.Options()
-	o.CPUThreshold, o.MinLimit, o.Window, o.Buckets = 0.6, 7, 2*time.Second, 20
+	o.CPUThreshold, o.MinLimit, o.CoolDown = 0.6, 7, 100*time.Millisecond
 	require.NoError(t, r.shed.Tune(o))
 	r.sleep(20 * time.Millisecond)
 	require.True(t, r.look().Overloaded)
 	require.Equal(t, 7, r.enterMany(100))
-	r.sleep(5 * time.Millisecond)
-	r.leave(7, 5*time.Millisecond, spillway.Success)
-	r.sleep(100 * time.Millisecond)
-	require.InDelta(t, 70, r.look().MaxPass, 1e-9, "the new window counts")
+	_, err := r.enter()
+	var rejection *spillway.Rejection
+	require.ErrorAs(t, err, &rejection)
+	require.Equal(t, 100*time.Millisecond, rejection.RetryAfter)
+	o.MaxLimit = 7
 	o.CPUThreshold = 0.9
 	require.NoError(t, r.shed.Tune(o))
-	for range 120 {
-		r.sleep(20 * time.Millisecond)
-		r.look()
+	require.False(t, r.pass(200*time.Millisecond).Overloaded)
+	require.Zero(t, r.enterMany(10), "MaxLimit holds always")
+	o.MaxLimit = 0
+	require.NoError(t, r.shed.Tune(o))
+	r.pass(40 * time.Millisecond)
+	require.Equal(t, 10, r.enterMany(10))
+}
+
+// The Window says for how long the greatest rate counts. Tune may change it at any time.
+func TestTuneChangesTheWindow(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 20 * time.Second} {
+		s := newService(t, shedder.Options{}, 20*time.Millisecond)
+		s.run(3*time.Second, 1000)
+		o := s.shed.Options()
+		o.Window = window
+		require.NoError(t, s.shed.Tune(o))
+		s.run(3*time.Second, 100)
+		want := 1000.0
+		if window == time.Second {
+			want = 100
+		}
+		require.InEpsilon(t, want, s.shed.Stats().MaxPass, 0.25)
 	}
-	require.False(t, r.shed.Stats().Overloaded)
+}
+
+// What New alone can set must not be ignored in silence.
+func TestTuneRefusesAnotherSensorOrLogger(t *testing.T) {
+	r := newRig(t, shedder.Options{Logger: slog.Default()})
+	before := r.shed.Options()
+	for name, spoil := range map[string]func(o *shedder.Options){
+		"CPU":    func(o *shedder.Options) { o.CPU = &cpuStub{} },
+		"Sched":  func(o *shedder.Options) { o.Sched = &schedStub{} },
+		"Logger": func(o *shedder.Options) { o.Logger = slog.New(slog.DiscardHandler) },
+	} {
+		o := r.shed.Options()
+		o.MinLimit = 99
+		spoil(&o)
+		require.EqualError(t, r.shed.Tune(o), "shedder: Tune: "+name+" cannot change: it must be nil or the present one")
+		require.Equal(t, before, r.shed.Options(), "an error changes nothing")
+	}
+	require.NoError(t, r.shed.Tune(r.shed.Options()), "the present ones")
+	require.NoError(t, r.shed.Tune(shedder.Options{}), "none")
+	require.Same(t, before.CPU, r.shed.Options().CPU)
+	require.Same(t, before.Logger, r.shed.Options().Logger)
+}
+
+// uncomparable is a sensor that == panics on.
+type uncomparable struct{ values []float64 }
+
+func (u uncomparable) Sample(now time.Time) stats.CPUSample {
+	return stats.CPUSample{Usage: u.values[0], Time: now, Samples: 1}
+}
+
+func TestTuneTakesSensorsThatCannotBeCompared(t *testing.T) {
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: uncomparable{[]float64{0}}}))
+	require.NoError(t, shed.Tune(shed.Options()))
+	require.ErrorContains(t, shed.Tune(shedder.Options{CPU: &cpuStub{}}), "CPU cannot change")
 }
 
 func TestLogsChangesOnly(t *testing.T) {
 	var log bytes.Buffer
-	r := newRig(t, shedder.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r := newRig(t, shedder.Options{CPUOnly: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	r.hot()
 	for range 200 {
 		r.enterMany(10)

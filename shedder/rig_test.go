@@ -37,6 +37,7 @@ type cpuStub struct {
 	err             error
 	limit           float64
 	throttled       time.Duration // of each 100 ms period
+	periods         uint64        // that a quota had without a pause
 	last            stats.CPUSample
 }
 
@@ -44,6 +45,7 @@ func (c *cpuStub) Sample(now time.Time) stats.CPUSample {
 	if c.last.Samples == 0 || now.Sub(c.last.Time) >= 250*time.Millisecond {
 		c.last = stats.CPUSample{Usage: c.usage, Smoothed: c.smoothed, Limit: c.limit, Source: "stub", Time: now,
 			Span: 250 * time.Millisecond, Samples: c.last.Samples + 1}
+		c.last.Periods = c.periods
 		if c.throttled > 0 {
 			c.last.Periods, c.last.ThrottledPeriods, c.last.Throttled = 2, 2, 2*c.throttled
 			c.last.Span = 200 * time.Millisecond
@@ -98,13 +100,69 @@ func (r *rig) look() shedder.Stats {
 	return r.shed.Stats()
 }
 
-// serve lets n requests a bucket of 100 ms succeed with the given latency, for d.
-func (r *rig) serve(d time.Duration, n int, latency time.Duration) {
-	for end := r.now.Add(d); r.now.Before(end); {
-		admitted := r.enterMany(n)
-		r.sleep(latency)
-		r.leave(admitted, latency, spillway.Success)
-		r.sleep(100*time.Millisecond - latency)
-	}
-	r.look()
+// A service answers requests in the order of their admission, slots at a time, each after a time of its own. It is driven in
+// steps of one millisecond.
+type service struct {
+	*rig
+	slots   int // 1<<20: as many as there are
+	takes   time.Duration
+	waiting []time.Time // arrivals
+	working []job
+	good    int // answered within 500 ms
+	refused int
+	most    int64 // in flight
+	due     float64
 }
+
+type job struct{ arrived, ends time.Time }
+
+func newService(t *testing.T, o shedder.Options, takes time.Duration) *service {
+	s := &service{rig: newRig(t, o), slots: 1 << 20, takes: takes}
+	s.cool()
+	return s
+}
+
+func newPool(t *testing.T, slots int, takes time.Duration) *service {
+	s := newService(t, shedder.Options{}, takes)
+	s.slots = slots
+	return s
+}
+
+// run offers rate requests a second for d.
+func (s *service) run(d time.Duration, rate float64) {
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.sleep(time.Millisecond)
+		s.end()
+		for s.due += rate / 1000; s.due >= 1; s.due-- {
+			if _, err := s.enter(); err != nil {
+				s.refused++
+				continue
+			}
+			s.waiting = append(s.waiting, s.now)
+		}
+		s.most = max(s.most, int64(len(s.waiting)+len(s.working)))
+		for len(s.working) < s.slots && len(s.waiting) > 0 {
+			s.working = append(s.working, job{s.waiting[0], s.now.Add(s.takes)})
+			s.waiting = s.waiting[1:]
+		}
+	}
+}
+
+// end answers what is ready.
+func (s *service) end() {
+	rest := s.working[:0]
+	for _, j := range s.working {
+		if j.ends.After(s.now) {
+			rest = append(rest, j)
+			continue
+		}
+		latency := s.now.Sub(j.arrived)
+		s.leave(1, latency, spillway.Success)
+		if latency <= 500*time.Millisecond {
+			s.good++
+		}
+	}
+	s.working = rest
+}
+
+func (s *service) reset() { s.good, s.refused, s.most = 0, 0, 0 }

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -51,10 +49,9 @@ func (s *Shedder) sampleSched(now time.Time) (out stats.SchedSample) {
 	return out
 }
 
-// A leak lets some of those who would be refused pass, so that no more than a set share of all are refused. Which ones is
-// decided by the time of their arrival, so that nothing is written to but on the way in.
+// A leak lets some of those who would be refused pass, so that no more than a set share of all are refused.
 type leak struct {
-	odds   atomic.Uint64 // of 2^64; 0 lets nobody pass
+	odds
 	leaked stats.Counter // would have been refused, and passed
 
 	// The rest belongs to the tick.
@@ -65,8 +62,7 @@ type leak struct {
 
 // passes reports whether the request that arrived at now, in ns, passes though it would be refused.
 func (l *leak) passes(now int64) bool {
-	odds := l.odds.Load()
-	if odds == 0 || splitmix.Mix(uint64(now)+splitmix.Gamma) >= odds {
+	if !l.hit(now + 1) { // another draw than the one that drops
 		return false
 	}
 	l.leaked.Add(1)
@@ -90,11 +86,6 @@ func (l *leak) observe(dt float64, admitted, refused int64, most float64) float6
 	return min(max(1-(most*l.all-excess)/l.refusable, 0), 1)
 }
 
-// set makes share the part of refusals that passes.
-func (l *leak) set(share float64) {
-	l.odds.Store(uint64(min(share, 1-0x1p-53)*(1<<63)) << 1)
-}
-
 // A prober lets one more in, beyond the limit, where as many are inside as may be and nothing ends: if what they wait for
 // has healed, the one that comes in sees it, and if nobody came in, nobody would.
 type prober struct {
@@ -107,14 +98,14 @@ type prober struct {
 
 // observe returns the least limit to publish. Where requests take longer than a second, it waits for twice as long as
 // they take.
-func (p *prober) observe(r *reading, limit float64) int64 {
-	if r.gone != p.gone || p.ended.IsZero() || float64(r.inFlight) < math.Max(1, math.Floor(limit/2)) {
-		p.gone, p.ended, p.limit = r.gone, r.now, 0
+func (p *prober) observe(now time.Time, gone int64, inFlight, limit float64, latency time.Duration) int64 {
+	if gone != p.gone || p.ended.IsZero() || inFlight < math.Max(1, math.Floor(limit/2)) {
+		p.gone, p.ended, p.limit = gone, now, 0
 		return 0
 	}
-	patience := max(probeEvery, 2*time.Duration(r.rt))
-	if r.now.Sub(p.ended) >= patience && r.now.Sub(p.probed) >= probeEvery && r.inFlight >= p.limit {
-		p.probed, p.limit = r.now, r.inFlight+1
+	patience := max(probeEvery, 2*latency)
+	if now.Sub(p.ended) >= patience && now.Sub(p.probed) >= probeEvery && int64(inFlight) >= p.limit {
+		p.probed, p.limit = now, int64(inFlight)+1
 		p.probes++
 	}
 	return p.limit

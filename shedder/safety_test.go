@@ -30,9 +30,8 @@ func (r *rig) flood(d, step time.Duration) float64 {
 
 // stuck returns a rig that is overloaded and full, with one place that nobody leaves.
 func stuck(t *testing.T, o shedder.Options) *rig {
-	o.MinLimit, o.MaxLimit = 1, 1
+	o.MaxLimit = 1
 	r := newRig(t, o)
-	r.hot()
 	r.look()
 	_, err := r.enter()
 	require.NoError(t, err)
@@ -86,15 +85,13 @@ func TestMaxShedMakesGoodWhatABurstWasRefused(t *testing.T) {
 	require.InDelta(t, 0.5, r.flood(time.Second, time.Millisecond), 0.05)
 }
 
-func TestMaxShedBoundsWhatThePaceRefuses(t *testing.T) {
-	r := newRig(t, shedder.Options{MaxShed: 0.2})
-	r.look()
-	r.serve(2*time.Second, 20, 10*time.Millisecond)
-	r.sched.wait = time.Second
-	r.flood(2*time.Second, 100*time.Microsecond)
-	require.Equal(t, shedder.QueueDelay, r.shed.Stats().Reason)
-	require.InDelta(t, 0.2, r.flood(time.Second, 100*time.Microsecond), 0.05)
-	require.Zero(t, r.shed.Stats().InFlight)
+func TestMaxShedBoundsWhatIsDropped(t *testing.T) {
+	s := newService(t, shedder.Options{MaxShed: 0.2}, 10*time.Millisecond)
+	s.run(3*second, 200)
+	s.sched.wait = time.Second
+	s.flood(4*second, 100*time.Microsecond)
+	require.Greater(t, s.shed.Stats().Drop, 0.5)
+	require.InDelta(t, 0.2, s.flood(time.Second, 100*time.Microsecond), 0.05)
 }
 
 func TestMaxShedOutOfRange(t *testing.T) {
@@ -105,8 +102,7 @@ func TestMaxShedOutOfRange(t *testing.T) {
 }
 
 func TestAStuckServiceIsProbedOnceASecond(t *testing.T) {
-	r := newRig(t, shedder.Options{MinLimit: 4, MaxLimit: 4})
-	r.hot()
+	r := newRig(t, shedder.Options{MaxLimit: 4})
 	r.look()
 	require.Equal(t, 4, r.enterMany(100))
 	var at []time.Duration
@@ -131,8 +127,7 @@ func TestAStuckServiceIsProbedOnceASecond(t *testing.T) {
 }
 
 func TestLowPrioritiesProbeToo(t *testing.T) {
-	r := newRig(t, shedder.Options{MinLimit: 4, MaxLimit: 4})
-	r.hot()
+	r := newRig(t, shedder.Options{MaxLimit: 4})
 	r.look()
 	admitted := 0
 	for range 60 {
@@ -145,15 +140,17 @@ func TestLowPrioritiesProbeToo(t *testing.T) {
 }
 
 func TestLongRequestsAreNotTakenForStuckOnes(t *testing.T) {
-	r := newRig(t, shedder.Options{MinLimit: 4, MaxLimit: 4})
-	r.look()
-	r.enterMany(20)
-	r.sleep(3 * second)
-	r.leave(20, 3*second, spillway.Success)
-	r.pass(200 * time.Millisecond)
-	require.Equal(t, 3*second, r.shed.Stats().MinRT)
-	r.hot()
-	r.pass(300 * time.Millisecond)
+	r := newService(t, shedder.Options{}, 3*second)
+	r.run(20*second, 20)
+	for r.shed.Stats().InFlight > 0 {
+		r.sleep(time.Millisecond)
+		r.end()
+	}
+	require.InDelta(t, 3, r.shed.Stats().MinRT.Seconds(), 0.3)
+	o := r.shed.Options()
+	o.MaxLimit = 4
+	require.NoError(t, r.shed.Tune(o))
+	r.pass(100 * time.Millisecond)
 	require.Equal(t, 4, r.enterMany(10))
 	for range 290 { // 5.8 s
 		r.sleep(20 * time.Millisecond)
@@ -181,7 +178,7 @@ func TestStaleSamplesAreNotBelieved(t *testing.T) {
 		stats.CPUSample{Usage: 1, Smoothed: 1, Time: r.now, Samples: 1, Limit: 1, Source: "stub"},
 		stats.SchedSample{Value: time.Second, Time: r.now, Samples: 1},
 	}
-	r.shed = spillway.Must(shedder.New(&shedder.Options{CPU: staleCPU{old}, Sched: staleSched{old}}))
+	r.shed = spillway.Must(shedder.New(&shedder.Options{CPU: staleCPU{old}, Sched: staleSched{old}, CPUOnly: true}))
 	s := r.pass(3 * time.Second)
 	require.Equal(t, shedder.CPUHigh, s.Reason, "3 s old is still believed")
 	require.NoError(t, s.CPUErr)

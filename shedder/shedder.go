@@ -10,18 +10,21 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/inflight"
+	"github.com/spillway-go/spillway/internal/splitmix"
+	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
 
-// tick is how often the sensors are looked at and the limit is steered.
+// tick is how often the sensors are read and the limit is steered.
 const tick = 20 * time.Millisecond
 
 const policyName = "shedder"
 
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
-	ReasonLimit = "limit reached" // in flight > pass × rt
-	ReasonPace  = "pace reached"  // requests come faster than they can be answered, and wait before they are seen
+	ReasonLimit = "limit reached" // as many requests are in flight as the service can answer in time
+	ReasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
 )
 
 // A Shedder is a [spillway.Policy] that refuses what an overloaded service cannot carry. It is made by [New], safe for
@@ -30,26 +33,21 @@ type Shedder struct {
 	base     atomic.Pointer[time.Time] // the first arrival: time is counted from it
 	nextTick atomic.Int64              // ns after base
 	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
-	full     atomic.Pointer[spillway.Rejection]
-	fast     atomic.Pointer[spillway.Rejection]
-	windows  atomic.Pointer[windows]
+	drop     odds                      // of being refused whatever is in flight
 	yields   atomic.Bool
-	inside   crowd
-	_        [64]byte // what a paced request writes stands on a cache line of its own
-	pacer    pacer
-	_        [24]byte
+	full     atomic.Pointer[spillway.Rejection]
+	dropped  atomic.Pointer[spillway.Rejection]
+	inside   inflight.Counter
+	answers  answers
 	refused  [numClasses]stats.Counter
 	leak     leak
 
-	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
-	opts    Options
-	control controller
-	learner rtLearner
-	rates   rates
-	prober  prober
-	seen    progress
-	first   *windows // until the first tick knows where its buckets begin
-	view    atomic.Pointer[Stats]
+	mu     sync.Mutex // guards the rest; taken once a tick, never waited for by a request
+	opts   Options
+	law    *law.Law
+	prober prober
+	seen   progress
+	view   atomic.Pointer[Stats]
 }
 
 // The classes of priority.
@@ -62,7 +60,19 @@ const (
 
 // New returns a Shedder with the given options; nil means the defaults. It returns an error that names the field that
 // cannot be right.
-func New(o *Options) (*Shedder, error) {
+func New(o *Options) (*Shedder, error) { return newShedder(o, law.Default()) }
+
+// NewVariant is New with other values of named constants of the law, such as "Near". It is for studies of the law itself,
+// as examples/simulate -ablate makes one; names and values may change in any version.
+func NewVariant(o *Options, constants map[string]float64) (*Shedder, error) {
+	p, err := law.Default().With(constants)
+	if err != nil {
+		return nil, err
+	}
+	return newShedder(o, p)
+}
+
+func newShedder(o *Options, p law.Params) (*Shedder, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -81,67 +91,56 @@ func New(o *Options) (*Shedder, error) {
 			return nil, fmt.Errorf("shedder: %w", err)
 		}
 	}
-	s := &Shedder{inside: newCrowd()}
+	s := &Shedder{inside: inflight.New(), law: law.New(p)}
 	s.nextTick.Store(math.MinInt64)
-	s.seen.running = 1
-	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), Pace: math.Inf(1)})
-	if err := s.install(opts); err != nil {
-		return nil, err
-	}
-	s.publish(free, 0, 0)
+	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1)})
+	s.install(opts)
+	s.publish(law.Verdict{Limit: math.Inf(1)}, 0)
 	return s, nil
 }
 
-// Admit refuses r if the service is overloaded and has more requests in flight than it can usefully work on, or takes
-// them in faster. Priorities above [spillway.Normal] are refused last: half of the limit is added for them. Those below
-// may fill only half of it. While it may refuse and goroutines wait for a processor, Admit yields it once after it has
-// admitted, so that refusals do not wait for the work of the admitted.
+// Admit refuses r if as many requests are in flight as the service can answer in time. Priorities above [spillway.Normal]
+// are refused last: half of the limit is added for them. Those below may fill only half of it. While goroutines wait for a
+// processor, Admit yields it once after it has admitted, so that refusals do not wait for the work of admitted requests.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
 		now = s.refresh(r.Arrived)
 	}
 	class := classOf(r.Priority)
-	most := s.limits[class].Load()
-	at, ok := s.inside.enter(most)
-	if !ok {
-		if s.leak.passes(now) {
-			s.inside.force(at)
-			return spillway.Ticket(at), nil
-		}
+	if class != critical && s.drop.hit(now) && !s.leak.passes(now) {
 		s.refused[class].Add(1)
-		return 0, s.full.Load()
+		return 0, s.dropped.Load()
 	}
-	cost, ok := s.pacer.take(now, class)
+	at, ok := s.inside.Enter(s.limits[class].Load())
 	if !ok {
-		if s.leak.passes(now) {
-			return spillway.Ticket(at), nil
+		if !s.leak.passes(now) {
+			s.refused[class].Add(1)
+			return 0, s.full.Load()
 		}
-		s.inside.undo(at)
-		s.refused[class].Add(1)
-		return 0, s.fast.Load()
+		at, _ = s.inside.Enter(inflight.NoLimit)
 	}
 	if s.yields.Load() {
-		// Work that does not yield would keep those waiting who are about to be refused, and queue outside, where no limit sees it.
+		// Work that does not yield would keep refusals waiting, and they queue where no limit sees them.
 		runtime.Gosched()
 	}
-	return spillway.Ticket(cost)<<cellBits | spillway.Ticket(at), nil
+	return spillway.Ticket(at), nil
 }
 
-// Done ends a request that Admit admitted. Only a success teaches the Shedder anything.
-func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	at := int(t & (1<<cellBits - 1))
-	if res.Outcome == spillway.Refused { // it never ran, and is not to be taken for one that ended
-		s.inside.undo(at)
-		s.pacer.giveBack(int64(t >> cellBits))
+// Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
+func (s *Shedder) Done(_ spillway.Request, t spillway.Ticket, res spillway.Result) {
+	at := int(t)
+	if res.Outcome == spillway.Refused { // it never ran
+		s.inside.Undo(at)
 		return
 	}
-	s.inside.leave(at)
-	if res.Outcome == spillway.Success {
-		if w := s.windows.Load(); w != nil { // it is nil until the first tick has ended
-			w.of[at].AddAfter(r.Arrived, res.Latency, int64(res.Latency))
-		}
+	switch res.Outcome {
+	case spillway.Success:
+		s.answers.add(at, res.Latency)
+	case spillway.Failure:
+		s.answers.fail(at)
 	}
+	s.inside.Leave(at)
 }
 
 func classOf(p spillway.Priority) int {
@@ -163,3 +162,15 @@ func (s *Shedder) clock(t time.Time) (now int64, due bool) {
 	now = int64(t.Sub(*base))
 	return now, now >= s.nextTick.Load()
 }
+
+// odds say yes at random to a share of those who ask. The time of arrival decides, so that nothing is written.
+type odds struct{ of atomic.Uint64 } // of 2^64
+
+func (o *odds) set(share float64) { o.of.Store(uint64(min(max(share, 0), 1-0x1p-53)*(1<<63)) << 1) }
+
+func (o *odds) hit(now int64) bool {
+	odds := o.of.Load()
+	return odds != 0 && splitmix.Mix(uint64(now)+splitmix.Gamma) < odds
+}
+
+var _ spillway.Policy = (*Shedder)(nil)

@@ -1,8 +1,6 @@
 package shedder_test
 
 import (
-	"context"
-	"errors"
 	"math"
 	"runtime"
 	"testing"
@@ -12,276 +10,334 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/shedder"
-	"github.com/spillway-go/spillway/stats"
 )
 
-const second = time.Second
-
-// literal is the rule to the letter: no allowance, no goroutines looked at.
-var literal = shedder.Options{MaxDelay: shedder.Off, Window: second, Buckets: 10, MinLimit: 1, CPUThreshold: 0.8}
-
-// learnt returns a rig that has served (i+1)·100 requests of (10·i + 5.5) ms in the i-th of ten buckets.
-func learnt(t *testing.T, o shedder.Options) *rig {
-	r := newRig(t, o)
-	r.look()
-	start := r.now
-	for i := range 10 {
-		latency := time.Duration(10*i)*time.Millisecond + 5500*time.Microsecond
-		require.Equal(t, (i+1)*100, r.enterMany((i+1)*100))
-		r.sleep(latency)
-		r.leave((i+1)*100, latency, spillway.Success)
-		r.now = start.Add(time.Duration(i+1) * 100 * time.Millisecond)
-		r.look()
+func TestOnlySuccessesTeachLatency(t *testing.T) {
+	for _, o := range []spillway.Outcome{spillway.Failure, spillway.Ignored, spillway.Dropped} {
+		s := newService(t, shedder.Options{}, 10*time.Millisecond)
+		s.run(3*second, 200)
+		before := s.shed.Stats()
+		require.InDelta(t, 10, before.MinRT.Seconds()*1e3, 1)
+		for range 10_000 { // 10 s of fast failures, or of requests that their clients gave up
+			s.sleep(time.Millisecond)
+			_, err := s.enter()
+			require.NoError(t, err)
+			s.leave(1, 50*time.Microsecond, o)
+		}
+		require.InEpsilon(t, before.MinRT, s.shed.Stats().MinRT, 0.1, "%v", o)
 	}
-	r.now = start.Add(999 * time.Millisecond) // the tenth bucket is not closed yet
-	return r
 }
 
-func TestLimitIsPassTimesRT(t *testing.T) {
-	r := learnt(t, literal)
-	r.hot()
-	r.sleep(0)
-	r.cpu.last.Time = time.Time{} // a sample is due
-	r.sleep(30 * time.Millisecond)
-	s := r.look()
-	require.InDelta(t, 5.5, float64(s.MinRT)/1e6, 0.001, "the least average of a bucket, not rounded to milliseconds")
-	require.InDelta(t, 10000, s.MaxPass, 1e-6, "1000 in a bucket of 100 ms")
-	require.InDelta(t, 55, s.Limit, 1e-6)
-	require.InDelta(t, 1, s.Gain, 1e-9)
-	require.True(t, s.Overloaded)
-}
-
-func TestSameBucketIsNotSeenUntilItCloses(t *testing.T) {
-	r := newRig(t, literal)
-	r.look()
-	r.enterMany(100)
-	r.leave(50, time.Millisecond, spillway.Success)
-	r.sleep(50 * time.Millisecond)
-	require.Zero(t, r.look().MaxPass)
-	r.leave(50, time.Millisecond, spillway.Success)
-	r.sleep(60 * time.Millisecond)
-	require.InDelta(t, 1000, r.look().MaxPass, 1e-6, "100 in a bucket of 100 ms")
-}
-
-func TestRefusesAboveTheLimitWhileOverloadedOnly(t *testing.T) {
-	tests := []struct {
-		name     string
-		inFlight int
-		cpu      []float64 // a reading every 250 ms
-		after    time.Duration
-		admit    bool
-	}{
-		{"at the threshold, below the limit", 50, []float64{0.8}, 0, true},
-		{"at the threshold, above the limit", 80, []float64{0.8}, 0, false},
-		{"never overloaded", 80, []float64{0.7}, 0, true},
-		{"overloaded, then calm for less than the cool-down", 80, []float64{0.8, 0.7}, 0, false},
-		{"overloaded for 1.5 s, then one sample below", 80, []float64{0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.7}, 0, false},
-		{"overloaded, then calm for 2 s", 80, []float64{0.8, 0.7}, 2 * second, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			o := literal
-			o.Window, o.Buckets = 20*second, 200 // what was learnt outlasts the test
-			r := learnt(t, o)
-			for range tt.inFlight {
-				_, err := r.enter()
-				require.NoError(t, err)
-			}
-			for _, usage := range tt.cpu {
-				r.sleep(250 * time.Millisecond)
-				r.cpu.usage, r.cpu.smoothed = usage, usage
-				r.look()
-			}
-			for end := r.now.Add(tt.after); r.now.Before(end); r.sleep(50 * time.Millisecond) {
-				r.look() // arrivals keep coming
-			}
+// A failure is an answer: a service that fails does work, and its rate counts. What a client gave up or what was dropped
+// was no answer.
+func TestFailuresAreAnswers(t *testing.T) {
+	for o, counts := range map[spillway.Outcome]bool{spillway.Failure: true, spillway.Ignored: false, spillway.Dropped: false} {
+		r := newRig(t, shedder.Options{})
+		for range 3000 {
+			r.sleep(time.Millisecond)
 			_, err := r.enter()
-			if tt.admit {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, spillway.ErrRejected)
-			var rej *spillway.Rejection
-			require.ErrorAs(t, err, &rej)
-			require.Equal(t, spillway.Rejection{Policy: "shedder", Reason: shedder.ReasonLimit, RetryAfter: second}, *rej)
-		})
+			require.NoError(t, err)
+			r.leave(1, 50*time.Microsecond, o)
+		}
+		if counts {
+			require.InDelta(t, 1000, r.shed.Stats().MaxPass, 60)
+		} else {
+			require.Zero(t, r.shed.Stats().MaxPass)
+		}
 	}
 }
 
-func TestColdBurstOnAHotServerIsBounded(t *testing.T) {
+func TestRefusedLaterOnLeavesNoTrace(t *testing.T) {
 	r := newRig(t, shedder.Options{})
-	r.hot()
-	r.look()
-	admitted := r.enterMany(1000)
-	require.Equal(t, max(4, 2*runtime.GOMAXPROCS(0)), admitted, "the floor while nothing is known: no more, no less")
-}
-
-func TestStreakSeesAStepLongBeforeTheAverage(t *testing.T) {
-	for _, streak := range []int{0, shedder.Off} {
-		r := newRig(t, shedder.Options{Streak: streak})
-		r.cool()
-		r.look()
-		r.cpu.usage, r.cpu.smoothed = 1, 0.5 // the average takes seconds more
-		var at time.Duration
-		for ; at < 3*second && !r.look().Overloaded; at += 20 * time.Millisecond {
-			r.sleep(20 * time.Millisecond)
-		}
-		if streak == shedder.Off {
-			require.Equal(t, 3*second, at, "the pure average was asked for")
-			continue
-		}
-		require.LessOrEqual(t, at, 1100*time.Millisecond)
-		require.Equal(t, shedder.CPUStreak, r.look().Reason)
+	for range 3000 {
+		r.sleep(time.Millisecond)
+		ticket, err := r.enter()
+		require.NoError(t, err)
+		r.shed.Done(spillway.Request{Arrived: r.now}, ticket, spillway.Result{Outcome: spillway.Refused})
 	}
-}
-
-func TestRealSamplerAtAConstant92PercentTripsAt90(t *testing.T) {
-	cpu, err := stats.NewCPU(&stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) { return 0.92, nil })})
-	require.NoError(t, err)
-	shed, err := shedder.New(&shedder.Options{CPU: cpu, Sched: &schedStub{}, Streak: shedder.Off})
-	require.NoError(t, err)
-	now := time.Unix(1e9, 0)
-	for range 8 {
-		_, _ = shed.Admit(context.Background(), spillway.Request{Arrived: now})
-		now = now.Add(250 * time.Millisecond)
-	}
-	require.True(t, shed.Stats().Overloaded)
-	require.Equal(t, shedder.CPUHigh, shed.Stats().Reason)
-}
-
-func TestUnknownCPUAdmitsAndSaysSo(t *testing.T) {
-	broken := errors.New("no such file")
-	r := newRig(t, shedder.Options{MinLimit: 1})
-	r.hot()
-	r.cpu.err = broken
-	r.look()
-	require.Equal(t, 1000, r.enterMany(1000))
-	s := r.shed.Stats()
-	require.ErrorIs(t, s.CPUErr, broken)
-	require.False(t, s.Overloaded)
-	require.Equal(t, int64(1000), s.InFlight)
-}
-
-func TestReopensByARamp(t *testing.T) {
-	r := newRig(t, shedder.Options{MinLimit: 4})
-	r.hot()
-	r.look()
-	require.Equal(t, 4, r.enterMany(100))
-	r.cool()
-	r.sleep(250 * time.Millisecond)
-	r.look()
-	var limits []float64
-	for range 60 { // arrivals keep coming, all places stay taken
-		r.sleep(50 * time.Millisecond)
-		r.enterMany(50)
-		limits = append(limits, r.shed.Stats().Limit)
-	}
-	require.InDelta(t, 4, limits[13], 0.1, "still closed before the cool-down is over")
-	require.True(t, math.IsInf(limits[59], 1), "open in the end: %v", limits)
-	steps := 0
-	for i := 1; i < len(limits); i++ {
-		require.GreaterOrEqual(t, limits[i], limits[i-1])
-		if limits[i] > limits[i-1] {
-			steps++
-		}
-	}
-	require.Greater(t, steps, 10, "a ramp, not a switch: %v", limits)
-}
-
-func TestOnlySuccessesTeach(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.serve(2*second, 20, 10*time.Millisecond)
-	before := r.shed.Stats()
-	require.Equal(t, 10*time.Millisecond, before.MinRT)
-	for range 100 { // 10 s of requests that their clients gave up, and of fast failures
-		r.enterMany(40)
-		r.sleep(100 * time.Millisecond)
-		r.leave(20, 50*time.Microsecond, spillway.Ignored)
-		r.leave(20, 50*time.Microsecond, spillway.Failure)
-	}
-	after := r.look()
-	require.Equal(t, before.MinRT, after.MinRT)
-	require.Zero(t, after.MaxPass, "nothing succeeded in the window")
-	require.Zero(t, after.InFlight)
-}
-
-func TestFastHandlerGetsARightLimit(t *testing.T) {
-	o := literal
-	o.Window, o.Buckets = 5*second, 50
-	r := newRig(t, o)
-	r.serve(second, 1000, 50*time.Microsecond) // 10 000/s of 50 µs
 	s := r.look()
-	require.Equal(t, 50*time.Microsecond, s.MinRT)
-	require.InDelta(t, 0.5, s.MaxPass*s.MinRT.Seconds(), 1e-9, "half a request inside on average")
+	require.Zero(t, s.InFlight)
+	require.Zero(t, s.MaxPass)
+	require.Zero(t, s.MinRT)
 }
 
 func TestFewSamplesDoNotDecideTheLatency(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.serve(second, 20, 10*time.Millisecond)
-	r.serve(100*time.Millisecond, 3, time.Millisecond) // three lucky ones
-	r.serve(second, 20, 10*time.Millisecond)
-	require.Greater(t, r.look().MinRT, 8*time.Millisecond)
+	s := newService(t, shedder.Options{}, 10*time.Millisecond)
+	s.run(3*second, 200)
+	s.takes = time.Millisecond
+	s.run(15*time.Millisecond, 200) // three lucky ones
+	s.takes = 10 * time.Millisecond
+	s.run(3*second, 200)
+	require.Greater(t, s.shed.Stats().MinRT, 9*time.Millisecond)
 }
 
 func TestOverloadCannotJustifyItself(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.serve(5*second, 20, 10*time.Millisecond)
-	calm := r.shed.Stats().MinRT
-	r.hot()
-	for range 1200 { // two minutes in which every answer takes half a second
-		r.enterMany(60)
-		r.sleep(100 * time.Millisecond)
-		r.leave(min(20, int(r.shed.Stats().InFlight)), 500*time.Millisecond, spillway.Success)
+	s := newPool(t, 4, 10*time.Millisecond) // 400/s
+	s.run(5*second, 200)
+	calm := s.shed.Stats().MinRT
+	s.hot()
+	s.sched.wait = 20 * time.Millisecond
+	s.run(2*second, 2000)
+	s.most = 0
+	s.run(2*time.Minute, 2000)
+	v := s.shed.Stats()
+	require.Positive(t, s.refused)
+	require.InEpsilon(t, calm, v.MinRT, 0.3, "two minutes of overload teach nothing")
+	require.Less(t, s.most, int64(100), "400/s × (10 ms + what keeps the CPU full)")
+}
+
+func TestABacklogWorkedOffAtOnceIsNotARate(t *testing.T) {
+	s := newService(t, shedder.Options{}, 5*time.Millisecond)
+	s.run(2*second, 100)
+	s.takes = time.Hour
+	s.run(700*time.Millisecond, 430)
+	for i := range s.working {
+		s.working[i].ends = s.now
 	}
-	s := r.look()
-	require.True(t, s.Overloaded)
-	require.Equal(t, calm, s.MinRT)
-	require.Less(t, s.Limit, 30.0, "200/s × (10 ms + 100 ms), not × 500 ms")
+	s.takes = 5 * time.Millisecond
+	s.run(200*time.Millisecond, 100)
+	require.Less(t, s.shed.Stats().MaxPass, 800.0, "300 in 0.7 s, not in a moment")
 }
 
-func TestBacklogWorkedOffAtOnceIsNotARate(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.serve(2*second, 10, 5*time.Millisecond)
-	r.enterMany(300)
-	r.sleep(700 * time.Millisecond)
-	r.leave(300, 650*time.Millisecond, spillway.Success) // all end in one bucket
-	r.sleep(200 * time.Millisecond)
-	require.InDelta(t, 440, r.look().MaxPass, 60, "300 in 0.65 s, not in 0.1 s")
-}
-
-func TestOldLatencyIsForgottenInCalmTimeOnly(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.serve(5*second, 20, 5*time.Millisecond)
-	r.serve(50*second, 20, 40*time.Millisecond)
-	require.Equal(t, 5*time.Millisecond, r.shed.Stats().MinRT)
-	r.serve(20*second, 20, 40*time.Millisecond)
-	require.Equal(t, 40*time.Millisecond, r.shed.Stats().MinRT, "after a minute of calm the service is what it is now")
+func TestLatencyFallsAtOnceAndRisesSlowly(t *testing.T) {
+	s := newService(t, shedder.Options{}, 40*time.Millisecond)
+	s.run(10*second, 200)
+	require.InDelta(t, 40, s.shed.Stats().MinRT.Seconds()*1e3, 2)
+	s.takes = 10 * time.Millisecond
+	s.run(15*second, 200)
+	require.Less(t, s.shed.Stats().MinRT, 12*time.Millisecond)
+	s.takes = 14 * time.Millisecond
+	s.run(15*second, 200)
+	require.Less(t, s.shed.Stats().MinRT, 12*time.Millisecond, "a rise takes time")
+	require.Zero(t, s.refused)
 }
 
 func TestSlowDependencyWithIdleCPUIsNotOverload(t *testing.T) {
-	r := newRig(t, shedder.Options{})
-	r.cool()
-	r.serve(5*second, 10, 50*time.Millisecond)
-	for i := range 600 { // for a minute everything takes 500 ms, and nothing waits for a processor
-		require.Equal(t, 10, r.enterMany(10))
-		r.sleep(100 * time.Millisecond)
-		if i >= 4 {
-			r.leave(10, 500*time.Millisecond, spillway.Success)
+	for _, slow := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond} {
+		s := newService(t, shedder.Options{}, 50*time.Millisecond)
+		s.run(10*second, 200)
+		s.takes = slow
+		s.run(1500*time.Millisecond, 200)
+		require.LessOrEqual(t, s.refused, 180, "%v: until its first answers say that it is slow", slow)
+		if slow <= 3*50*time.Millisecond {
+			require.Zero(t, s.refused)
 		}
+		s.reset()
+		s.run(time.Minute, 200)
+		s.takes = 50 * time.Millisecond
+		s.run(20*second, 200)
+		require.Zero(t, s.refused, "%v", slow)
 	}
-	require.Zero(t, r.shed.Stats().Refused)
 }
 
-func TestDisabledAdmitsAndMeasures(t *testing.T) {
-	r := newRig(t, shedder.Options{Disabled: true})
-	r.hot()
-	r.look()
-	require.Equal(t, 1000, r.enterMany(1000))
-	require.True(t, r.look().Overloaded)
-	o := r.shed.Options()
-	o.Disabled = false
-	require.NoError(t, r.shed.Tune(o))
-	r.sleep(50 * time.Millisecond)
-	r.look()
-	require.Zero(t, r.enterMany(1000))
+func TestSaturatedPoolKeepsItsGoodput(t *testing.T) {
+	for _, load := range []float64{2, 5, 10} {
+		p := newPool(t, 8, 25*time.Millisecond) // 320/s
+		p.run(10*second, 160)
+		require.Zero(t, p.refused)
+		p.run(500*time.Millisecond, load*320)
+		require.Positive(t, p.refused, "load %v: seen within moments", load)
+		require.Equal(t, shedder.Full, p.shed.Stats().Reason, "load %v", load)
+		p.reset()
+		p.run(20*second, load*320)
+		require.GreaterOrEqual(t, p.good, int(0.98*320*20), "load %v", load)
+		require.Less(t, p.most, int64(60), "load %v: latency stays below 200 ms", load)
+		p.run(5*second, 160)
+		p.reset()
+		p.run(20*second, 160)
+		require.Zero(t, p.refused, "load %v: nothing is left of it", load)
+		require.False(t, p.shed.Stats().Overloaded)
+	}
+}
+
+func TestAPoolThatStartsFullIsProtected(t *testing.T) {
+	for _, load := range []float64{2, 3, 10} {
+		p := newPool(t, 8, 25*time.Millisecond)
+		p.run(10*second, load*320)
+		p.reset()
+		p.run(20*second, load*320)
+		require.GreaterOrEqual(t, p.good, int(0.98*320*20), "load %v", load)
+		require.Less(t, p.most, int64(80), "load %v", load)
+	}
+}
+
+func TestAPoolThatFillsUpDuringAnOverloadOfTheCPUIsSeen(t *testing.T) {
+	p := newPool(t, 8, 25*time.Millisecond)
+	p.run(5*second, 160)
+	p.hot()
+	p.run(2*second, 3200)
+	require.True(t, p.shed.Stats().Overloaded)
+	p.cool()
+	p.run(3*second, 3200)
+	require.Equal(t, shedder.Full, p.shed.Stats().Reason)
+	p.reset()
+	p.run(5*second, 3200)
+	require.GreaterOrEqual(t, p.good, int(0.97*320*5))
+	require.Less(t, p.most, int64(80))
+}
+
+// The default MinLimit follows the CPUs, and a pool may be smaller than that.
+func TestASmallPoolOnManyCPUsIsProtected(t *testing.T) {
+	p := newPool(t, 8, 25*time.Millisecond)
+	p.cpu.limit = 64
+	p.run(10*second, 160)
+	p.run(10*second, 640)
+	p.reset()
+	p.run(20*second, 640)
+	require.GreaterOrEqual(t, p.good, int(0.98*320*20))
+	require.Less(t, p.most, int64(60))
+}
+
+// A MinLimit that the user sets holds always, and so does a MaxLimit.
+func TestLimitsOfTheUserHoldAlways(t *testing.T) {
+	p := &service{rig: newRig(t, shedder.Options{MinLimit: 200, MaxLimit: 300}), slots: 8, takes: 25 * time.Millisecond}
+	p.run(10*second, 160)
+	p.run(10*second, 3200)
+	require.GreaterOrEqual(t, p.most, int64(200))
+	require.LessOrEqual(t, p.most, int64(300))
+	require.GreaterOrEqual(t, p.shed.Stats().Limit, 200.0)
+	r := newRig(t, shedder.Options{MaxLimit: 7})
+	r.cool()
+	require.Equal(t, 7, r.enterMany(100), "before anything is known")
+}
+
+// While all wait for something that is stuck, nothing is known of the rate of which the service is capable. That is neither
+// a reason to let everybody in nor to let nobody in for ever.
+func TestAPoolThatGetsStuckIsOpenAgainOnceItHeals(t *testing.T) {
+	for _, load := range []float64{0.3, 2} {
+		for _, stuck := range []time.Duration{6 * second, 9 * second, time.Minute} {
+			p := newPool(t, 8, 25*time.Millisecond) // 320/s
+			p.run(5*second, 160)
+			p.run(5*second, load*320)
+			p.takes = time.Hour
+			for range int(stuck / second) {
+				p.run(second, load*320)
+				require.False(t, math.IsNaN(p.shed.Stats().Limit), "load %v, stuck for %v", load, stuck)
+			}
+			p.takes = 25 * time.Millisecond
+			for i := range p.working {
+				p.working[i].ends = p.now
+			}
+			p.run(10*second, 160)
+			p.reset()
+			p.run(10*second, 160)
+			require.Zero(t, p.refused, "load %v, stuck for %v", load, stuck)
+			require.GreaterOrEqual(t, p.good, 1590, "load %v, stuck for %v", load, stuck)
+		}
+	}
+}
+
+func TestTuningTheWindowDoesNotOpenASaturatedPool(t *testing.T) {
+	p := newPool(t, 8, 25*time.Millisecond)
+	p.run(5*second, 160)
+	p.run(5*second, 640)
+	require.Equal(t, shedder.Full, p.shed.Stats().Reason)
+	for range 5 {
+		o := p.shed.Options()
+		o.Window += second
+		require.NoError(t, p.shed.Tune(o))
+		p.reset()
+		p.run(2*second, 640)
+		require.Less(t, p.most, int64(60))
+		require.GreaterOrEqual(t, p.good, 620)
+	}
+	p.run(3*second, 160)
+	p.reset()
+	p.run(10*second, 160)
+	require.Zero(t, p.refused)
+}
+
+// A second in which few ask does not open a pool that is full otherwise.
+func TestAMomentInWhichFewAskDoesNotOpenAPool(t *testing.T) {
+	p := newPool(t, 10, 200*time.Millisecond) // 50/s
+	p.run(10*second, 25)
+	p.run(10*second, 100)
+	for range 5 {
+		p.run(900*time.Millisecond, 30)
+		p.reset()
+		p.run(3*second, 100)
+		require.Less(t, p.most, int64(60))
+	}
+	p.run(5*second, 25)
+	require.False(t, p.shed.Stats().Overloaded)
+}
+
+// Goroutines that wait for a processor before the Shedder sees them fill no limit. A share of the requests is refused at random
+// then, the critical ones last, until the wait is short again.
+func TestAStandingQueueBeforeTheHandlerIsDropped(t *testing.T) {
+	s := newService(t, shedder.Options{}, 5*time.Millisecond)
+	s.run(3*second, 200)
+	s.sched.wait = 300 * time.Millisecond
+	s.pass(2 * second)
+	v := s.shed.Stats()
+	require.Positive(t, v.Drop)
+	require.LessOrEqual(t, v.Drop, 1.0)
+	require.Equal(t, shedder.CPUHigh, v.Reason)
+	refused := 0
+	for range 1000 {
+		s.sleep(time.Millisecond)
+		ticket, err := s.enterAs(spillway.Critical)
+		require.NoError(t, err, "the critical are not refused at random")
+		s.shed.Done(spillway.Request{Arrived: s.now}, ticket, spillway.Result{Outcome: spillway.Success})
+		if ticket, err = s.enter(); err == nil {
+			s.shed.Done(spillway.Request{Arrived: s.now}, ticket, spillway.Result{Outcome: spillway.Success})
+			continue
+		}
+		var rej *spillway.Rejection
+		require.ErrorAs(t, err, &rej)
+		require.Equal(t, shedder.ReasonDrop, rej.Reason)
+		refused++
+	}
+	require.Greater(t, refused, 250)
+	s.sched.wait = 0
+	require.Zero(t, s.pass(10*second).Drop)
+	require.False(t, s.shed.Stats().Overloaded)
+}
+
+// A quota of 0.4 CPUs stops a process for up to 60 of each 100 ms. Such waits are no queue.
+func TestAQuotaPauseIsNoQueue(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	s := newService(t, shedder.Options{}, 5*time.Millisecond)
+	s.cpu.limit = 0.4
+	s.run(3*second, 200)
+	s.cpu.throttled = 60 * time.Millisecond
+	s.pass(300 * time.Millisecond)
+	s.sched.wait = 60 * time.Millisecond
+	v := s.pass(5 * second)
+	require.Equal(t, 60*time.Millisecond, v.QuotaPause)
+	require.Zero(t, v.Drop)
+	require.False(t, v.Overloaded)
+	s.sched.wait = 200 * time.Millisecond
+	require.Positive(t, s.pass(5*second).Drop)
+}
+
+// A quota that is never used up stops nothing, whatever its periods are.
+func TestAQuotaThatDoesNotBiteChangesNothing(t *testing.T) {
+	run := func(periods uint64) shedder.Stats {
+		p := newPool(t, 8, 25*time.Millisecond)
+		p.cpu.limit, p.cpu.periods = 0.4, periods
+		p.run(10*second, 160)
+		p.run(10*second, 640)
+		return p.shed.Stats()
+	}
+	v := run(3)
+	require.Zero(t, v.QuotaPause)
+	require.Equal(t, run(0).Limit, v.Limit)
+}
+
+// A quiet service is asked for some things at once, as by a browser that loads a page. Nothing is wrong with that.
+func TestSmallBurstsOnAQuietServiceAreAdmitted(t *testing.T) {
+	for _, every := range []time.Duration{200 * time.Millisecond, second, 5 * second} {
+		s := newService(t, shedder.Options{}, 10*time.Millisecond)
+		for range 100 {
+			s.run(time.Millisecond, 6000)
+			s.run(every, 0)
+		}
+		require.Zero(t, s.refused, "6 at once every %v, with an idle CPU", every)
+	}
+}
+
+// An exporter or a log line must not see a huge number where there is no limit.
+func TestNoLimitIsInfinite(t *testing.T) {
+	require.True(t, math.IsInf(newRig(t, shedder.Options{}).look().Limit, 1))
 }

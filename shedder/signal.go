@@ -42,7 +42,7 @@ func (g *Signal) validate(i int, before []Signal) error {
 	case math.IsNaN(g.Threshold) || math.IsInf(g.Threshold, 0):
 		return fmt.Errorf("shedder: Signals[%d].Threshold must be finite, got %v (%s)", i, g.Threshold, g.Name)
 	}
-	for r := Calm; r <= CoolingDown; r++ {
+	for r := Calm; r <= SignalHigh; r++ {
 		if g.Name == r.String() {
 			return fmt.Errorf("shedder: Signals[%d].Name must not be that of a Reason, got %q", i, g.Name)
 		}

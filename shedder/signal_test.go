@@ -64,8 +64,9 @@ func TestSignalAtItsThresholdMeansOverload(t *testing.T) {
 	require.Equal(t, "memory", r.pass(20*time.Millisecond).Why(), "the first that is high")
 	memory.value, pool.value = 0, 0
 	s = r.pass(100 * time.Millisecond)
-	require.Equal(t, shedder.CoolingDown, s.Reason)
-	require.Equal(t, "cooling down", s.Why())
+	require.True(t, s.Overloaded, "it cools down")
+	require.Equal(t, shedder.SignalHigh, s.Reason)
+	require.Equal(t, "signal", s.Why())
 	require.Empty(t, s.Signal)
 	require.False(t, r.pass(3*time.Second).Overloaded)
 }
@@ -139,14 +140,15 @@ func TestTuneChangesThresholds(t *testing.T) {
 func TestSignalsThatCannotBeRight(t *testing.T) {
 	var g gauge
 	for want, signals := range map[string][]shedder.Signal{
-		"shedder: Signals[0].Name must not be empty":                              {{Read: g.read}},
-		"shedder: Signals[0].Read must not be nil (x)":                            {{Name: "x"}},
-		"shedder: Signals[0].Threshold must be finite, got NaN (x)":               {g.signal("x", math.NaN())},
-		"shedder: Signals[0].Threshold must be finite, got +Inf (x)":              {g.signal("x", math.Inf(1))},
-		`shedder: Signals[1].Name must be unique, got "x"`:                        {g.signal("x", 1), g.signal("x", 2)},
-		`shedder: Signals[0].Name must not be that of a Reason, got "cpu"`:        {g.signal("cpu", 1)},
-		`shedder: Signals[0].Name must not be that of a Reason, got "backlog"`:    {g.signal("backlog", 1)},
-		`shedder: Signals[0].Name must not be that of a Reason, got "cpu streak"`: {g.signal("cpu streak", 1)},
+		"shedder: Signals[0].Name must not be empty":                          {{Read: g.read}},
+		"shedder: Signals[0].Read must not be nil (x)":                        {{Name: "x"}},
+		"shedder: Signals[0].Threshold must be finite, got NaN (x)":           {g.signal("x", math.NaN())},
+		"shedder: Signals[0].Threshold must be finite, got +Inf (x)":          {g.signal("x", math.Inf(1))},
+		`shedder: Signals[1].Name must be unique, got "x"`:                    {g.signal("x", 1), g.signal("x", 2)},
+		`shedder: Signals[0].Name must not be that of a Reason, got "calm"`:   {g.signal("calm", 1)},
+		`shedder: Signals[0].Name must not be that of a Reason, got "cpu"`:    {g.signal("cpu", 1)},
+		`shedder: Signals[0].Name must not be that of a Reason, got "full"`:   {g.signal("full", 1)},
+		`shedder: Signals[0].Name must not be that of a Reason, got "signal"`: {g.signal("signal", 1)},
 	} {
 		_, err := shedder.New(&shedder.Options{Signals: signals})
 		require.EqualError(t, err, want)

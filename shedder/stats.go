@@ -1,8 +1,12 @@
 package shedder
 
 import (
+	"errors"
+	"reflect"
 	"slices"
 	"time"
+
+	"github.com/spillway-go/spillway/shedder/internal/law"
 )
 
 // Stats is a snapshot of what a [Shedder] believes. The counts and InFlight are of this moment, the rest of the last
@@ -24,13 +28,11 @@ type Stats struct {
 	SignalErr  error     // what keeps signals from being read, each of which counts as calm; nil if all were
 	Since      time.Time // since when Overloaded is what it is
 
-	Limit    float64 // greatest number in flight; +Inf while not overloaded
-	Pace     float64 // greatest number of admissions per second; +Inf while requests do not queue before the Shedder
+	Limit    float64 // greatest number in flight; +Inf while there is none
+	Drop     float64 // share of requests that is refused at random because they wait for a processor
 	InFlight int64
-	MaxPass  float64       // greatest rate of successes in a bucket of the window, per second
-	MinRT    time.Duration // latency of an undisturbed request; 0 if not learnt yet
-	MaxDelay time.Duration // that of Options, or what follows from its SLO
-	Gain     float64       // what MaxPass × MinRT is multiplied by to yield Limit; 0 while it is not in force
+	MaxPass  float64       // greatest rate of answers over one latency within the window, per second
+	MinRT    time.Duration // latency while the service is calm; 0 if not learnt yet
 
 	Leak   float64 // share of refusals that passes for the sake of Options.MaxShed
 	Leaked int64   // requests that have passed so since New
@@ -44,7 +46,7 @@ type Stats struct {
 // Stats returns a snapshot. It may be called at any time, is cheap and allocates nothing.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.InFlight, v.Leaked = s.inside.size(), s.leak.leaked.Value()
+	v.InFlight, v.Leaked = s.inside.Size(), s.leak.leaked.Value()
 	v.RefusedSheddable = s.refused[sheddable].Value()
 	v.RefusedNormal = s.refused[normal].Value()
 	v.RefusedCritical = s.refused[critical].Value()
@@ -52,25 +54,57 @@ func (s *Shedder) Stats() Stats {
 	return v
 }
 
-// Why returns the reason as text, fit for a metric label: the name of the signal if [Reason] is [SignalHigh].
+// A Reason says why a [Shedder] refuses.
+type Reason uint8
+
+// The reasons.
+const (
+	Calm       = Reason(law.Calm)   // it does not
+	Full       = Reason(law.Full)   // more are in flight than the service answers in the time that it takes while calm
+	CPUHigh    = Reason(law.CPU)    // the CPU is short
+	SignalHigh = Reason(law.Signal) // one of Options.Signals is at its threshold; Stats.Signal names it
+)
+
+// String returns the name of r in lower case, fit for a metric label.
+func (r Reason) String() string {
+	switch r {
+	case Full:
+		return "full"
+	case CPUHigh:
+		return "cpu"
+	case SignalHigh:
+		return "signal"
+	}
+	return "calm"
+}
+
+// Why returns the reason as text, fit for a metric label: the name of the signal if [Reason] is [SignalHigh], and "signal" while
+// the limit stays in force for [Options.CoolDown] after it.
 func (s Stats) Why() string {
-	if s.Reason == SignalHigh {
+	if s.Reason == SignalHigh && s.Signal != "" {
 		return s.Signal
 	}
 	return s.Reason.String()
 }
 
-// snapshot publishes what this tick has found, and what of it stands in v already.
-func (s *Shedder) snapshot(r *reading, v Stats) {
-	c := &s.control
-	v.Time, v.CPU, v.CPUSmooth, v.QueueDelay, v.QuotaPause = r.now, r.cpu, r.smoothed, r.wait, r.pause
-	v.Overloaded, v.Reason, v.Signal, v.Since = c.overloaded, c.reason, r.signal, c.since
-	v.Limit, v.Pace, v.MaxPass, v.MinRT = c.out.limit, c.out.pace, r.pass, time.Duration(r.rt)
-	v.Probes, v.MaxDelay = s.prober.probes, c.opts.MaxDelay
-	if base := r.pass * r.rt / 1e9; c.overloaded && base > 0 {
-		v.Gain = c.out.limit / base
+// snapshot publishes what this tick has found, and what of it stands in v already. It reports whether the service became
+// overloaded or calm.
+func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool) {
+	was := s.view.Load()
+	v.CPU, v.CPUSmooth, v.QueueDelay, v.QuotaPause = r.CPU, r.Smoothed, -1, s.seen.pause
+	if v.SchedErr == nil {
+		v.QueueDelay = time.Duration(r.Wait * 1e9)
 	}
+	v.Reason = Reason(d.Reason)
+	v.Overloaded = d.Reason != law.Calm
+	changed = v.Overloaded != was.Overloaded
+	if changed {
+		s.seen.since = v.Time
+	}
+	v.Since, v.Limit, v.Drop = s.seen.since, d.Limit, d.Drop
+	v.MaxPass, v.MinRT, v.Probes = s.law.Pass(), s.law.Latency(), s.prober.probes
 	s.view.Store(&v)
+	return changed
 }
 
 // Options returns the options in force, with every default filled in. Change them and give them to [Shedder.Tune].
@@ -82,8 +116,8 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces the options while requests go on. Zero fields get their defaults, as in [New]; the sensors and the logger
-// stay what they are. An error names the field that cannot be right, and changes nothing.
+// Tune replaces the options while requests go on. Zero fields get their defaults, as in [New]. The sensors and the logger
+// cannot be replaced: nil, or the present one, keeps them. An error names the wrong field and changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -91,6 +125,24 @@ func (s *Shedder) Tune(o Options) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case replaces(o.CPU, s.opts.CPU):
+		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
+	case replaces(o.Sched, s.opts.Sched):
+		return errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
+	case o.Logger != nil && o.Logger != s.opts.Logger:
+		return errors.New("shedder: Tune: Logger cannot change: it must be nil or the present one")
+	}
 	opts.CPU, opts.Sched, opts.Logger = s.opts.CPU, s.opts.Sched, s.opts.Logger
-	return s.install(opts)
+	s.install(opts)
+	return nil
+}
+
+// replaces reports whether given is another sensor than present. Two values of a type that cannot be compared count as the
+// same one.
+func replaces(given, present any) bool {
+	if given == nil {
+		return false
+	}
+	return reflect.TypeOf(given) != reflect.TypeOf(present) || reflect.ValueOf(given).Comparable() && given != present
 }

@@ -1,28 +1,26 @@
 package shedder
 
 import (
-	"fmt"
 	"log/slog"
 	"math"
 	"runtime"
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/inflight"
+	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
 
 // progress is what earlier ticks have already seen.
 type progress struct {
+	at         time.Time // of the last tick
 	cpu, sched time.Time // of the last samples
-	bucket     time.Time // start of the last closed bucket
-	rated      time.Time // when the rates were last computed
-	pass       float64
-	steady     float64
-	answered   int64         // successes in closed buckets
-	latency    time.Duration // mean of the last bucket with successes
+	entered    int64
+	gone       int64
 	refused    int64
 	pause      time.Duration
-	running    float64
+	since      time.Time // of the present state
 }
 
 // refresh takes one tick on behalf of all requests: the one that finds it due pays for it, the others go on with the
@@ -49,112 +47,96 @@ func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 	}
 	if s.base.Load() == nil {
 		base := t
-		s.open(s.first, base)
-		s.first = nil
 		s.base.Store(&base)
-		s.control.lastTick, s.control.since = t, t
+		s.seen.at, s.seen.since = t, t
 		now = 0
 	}
 	s.nextTick.Store(now + int64(tick))
 	return s.step(t), s.opts.Logger
 }
 
-// yieldFrom is how long goroutines have to wait for a processor until it is worth a yield that somebody may go first.
+// yieldFrom is how long goroutines have to wait for a processor until a yield is worth it.
 const yieldFrom = time.Millisecond
 
-// step reads the sensors, advances the controller and publishes the limit. It is called with mu held, and reports whether
-// the service became overloaded or calm.
+// step reads the sensors, advances the law and publishes the limit. It is called with mu held, and reports whether the
+// service became overloaded or calm.
 func (s *Shedder) step(now time.Time) (changed bool) {
+	r := law.Reading{Dt: math.Max(0, now.Sub(s.seen.at).Seconds())}
+	s.seen.at = now
 	cpu, sched := s.sampleCPU(now), s.sampleSched(now)
-	was := s.control.overloaded
-	r := reading{now: now, wait: -1, running: 1, inFlight: s.inside.size(), gone: s.inside.gone(), cpuKnown: cpu.Known()}
-	if r.cpuKnown {
-		r.cpu, r.smoothed = cpu.Usage, cpu.Smoothed
-		s.seen.pause, s.seen.running = quotaPause(&cpu, s.seen.pause, s.seen.running)
-		r.pause, r.running = s.seen.pause, s.seen.running
-		r.cpuFresh = !cpu.Time.Equal(s.seen.cpu)
-		s.seen.cpu = cpu.Time
-	}
-	if sched.Err == nil {
-		r.wait = sched.Value
-		r.waitNew = !sched.Time.Equal(s.seen.sched)
-		s.seen.sched = sched.Time
-	}
-	refused := s.countRefused()
-	r.refused, s.seen.refused = refused-s.seen.refused, refused
-	if !was {
-		s.learner.elapse(now.Sub(s.control.lastTick).Seconds())
-	}
-	s.learn(now, !was)
-	r.pass, r.steady, r.rt = s.seen.pass, s.seen.steady, s.learner.least
-	r.answered, r.latency = s.seen.answered, s.seen.latency
-	r.upTo = s.seen.bucket.Add(s.windows.Load().span())
-	var signalErr error
-	r.signal, signalErr = readSignals(s.opts.Signals, now)
-	dt := now.Sub(s.control.lastTick).Seconds()
-	s.control.opts = s.opts
-	s.control.opts.MaxDelay = s.opts.maxDelay(r.rt)
-	v := s.control.step(&r)
-	if s.opts.Disabled {
-		v = free
-	}
-	s.publish(v, r.pause, s.prober.observe(&r, v.limit))
-	s.yields.Store(!math.IsInf(v.limit, 1) && (r.wait < 0 || r.wait >= yieldFrom))
-	share := s.leak.observe(dt, s.inside.came(), refused, s.opts.MaxShed)
-	s.leak.set(share)
-	s.snapshot(&r, Stats{CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, SignalErr: signalErr, Leak: share})
-	return s.control.overloaded != was
-}
+	s.readSensors(&r, &cpu, &sched)
+	inside, entered := s.inside.Totals()
+	refused, gone := s.countRefused(), entered-inside
+	r.InFlight = float64(inside)
+	r.Admitted, r.Left, r.Refused = float64(entered-s.seen.entered), float64(gone-s.seen.gone), float64(refused-s.seen.refused)
+	var failed float64
+	r.Answered, r.Latency, failed = s.answers.take()
+	r.Ended = r.Answered + failed
+	s.seen.entered, s.seen.gone, s.seen.refused = entered, gone, refused
+	signal, signalErr := readSignals(s.opts.Signals, now)
+	r.Signal = signal != ""
 
-// learn looks at the window once per bucket: it feeds the closed buckets to the rt learner and computes the rates.
-func (s *Shedder) learn(now time.Time, calm bool) {
-	w := s.windows.Load()
-	if since := now.Sub(s.seen.rated); since >= 0 && since < w.span() {
-		return
+	v := s.law.Step(&r)
+	if s.opts.Disabled {
+		v = law.Verdict{Limit: math.Inf(1)}
 	}
-	s.seen.rated = now
-	s.seen.pass, s.seen.steady = s.rates.greatest(w, now, func(b stats.Bucket) {
-		if b.Start.After(s.seen.bucket) {
-			s.seen.bucket = b.Start
-			s.learner.add(b.Count, b.Sum, calm)
-			s.seen.answered += b.Count
-			if b.Count > 0 {
-				s.seen.latency = time.Duration(b.Mean())
-			}
-		}
+	least := s.prober.observe(now, gone, float64(inside), v.Limit, s.law.Latency())
+	s.publish(v, least)
+	s.yields.Store(!math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
+	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
+	s.leak.set(leaking)
+	return s.snapshot(&r, v, Stats{
+		Time: now, CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, Signal: signal, SignalErr: signalErr, Leak: leaking,
 	})
 }
 
-// longestPeriod bounds what is taken for the period of a CPU quota: 100 ms is the default everywhere, and an idle process
-// has fewer periods than time.
-const longestPeriod = 100 * time.Millisecond
+// readSensors fills r with what the sensors say.
+func (s *Shedder) readSensors(r *law.Reading, cpu *stats.CPUSample, sched *stats.SchedSample) {
+	r.Running, r.CPUKnown = 1, cpu.Known()
+	if r.CPUKnown {
+		r.CPU, r.Smoothed, r.CPUs = cpu.Usage, cpu.Smoothed, cpu.Limit
+		r.CPUFresh = !cpu.Time.Equal(s.seen.cpu)
+		s.seen.cpu = cpu.Time
+		pause, running := quotaPause(cpu)
+		s.seen.pause = pause
+		r.Pause, r.Running = pause.Seconds(), running
+	}
+	if sched.Err == nil {
+		r.Wait = sched.Value.Seconds()
+		r.WaitFresh = !sched.Time.Equal(s.seen.sched)
+		s.seen.sched = sched.Time
+	}
+}
 
 // leastRunning bounds what a quota is taken to leave: one that leaves less is no more than stop and go.
 const leastRunning = 0.1
 
-// quotaPause returns how long a CPU quota stops the process in one of its periods when it is used up, and the share of the
-// time that it leaves; or what was known before if the sample does not say.
-func quotaPause(cpu *stats.CPUSample, pause time.Duration, running float64) (time.Duration, float64) {
-	if cpu.Periods == 0 {
-		return pause, running
+// quotaPause returns how long a CPU quota stops the process in a period in which it is used up, and the share of the time
+// that it leaves. A quota that stopped nothing since the last sample leaves all of it.
+func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
+	if cpu.ThrottledPeriods == 0 {
+		return 0, 1
 	}
-	period := min(cpu.Span/time.Duration(cpu.Periods), longestPeriod)
-	share := math.Min(cpu.Limit/float64(runtime.GOMAXPROCS(0)), 1)
-	return time.Duration(float64(period) * (1 - share)), math.Max(share, leastRunning)
+	period := cpu.Span / time.Duration(max(cpu.Periods, 1))
+	pause := time.Duration(float64(period) * (1 - math.Min(cpu.Limit/float64(runtime.GOMAXPROCS(0)), 1)))
+	if t := cpu.Throttled / time.Duration(cpu.ThrottledPeriods); t > 0 {
+		pause = min(pause, t) // with several processors, the kernel counts the pauses of all of them
+	}
+	return pause, math.Max(1-float64(pause)/float64(period), leastRunning)
 }
 
 // publish makes v what Admit goes by, with a limit of at least least.
-func (s *Shedder) publish(v verdict, pause time.Duration, least int64) {
-	s.pacer.set(v.pace, pause)
-	if !(v.limit < math.MaxInt32) { // nor does what is no number bar anybody
+func (s *Shedder) publish(v law.Verdict, least int64) {
+	s.drop.set(v.Drop)
+	if !(v.Limit < math.MaxInt32) { // a NaN is no limit either
 		for i := range s.limits {
-			s.limits[i].Store(noLimit)
+			s.limits[i].Store(inflight.NoLimit)
 		}
 		return
 	}
-	s.limits[sheddable].Store(max(1, int64(v.limit/2), least))
-	s.limits[normal].Store(max(int64(v.limit), least))
-	s.limits[critical].Store(max(int64(v.limit+math.Max(1, v.limit/2)), least))
+	s.limits[sheddable].Store(max(1, int64(v.Limit/2), least))
+	s.limits[normal].Store(max(int64(v.Limit), least))
+	s.limits[critical].Store(max(int64(v.Limit+math.Max(1, v.Limit/2)), least))
 }
 
 func (s *Shedder) countRefused() int64 {
@@ -175,31 +157,10 @@ func (s *Shedder) log(l *slog.Logger) {
 	l.Info("shedder: calm again", slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
 }
 
-// install puts opts in force. A window of another size starts empty; rt is kept. It is called with mu held, or before
-// anyone else has s.
-func (s *Shedder) install(opts Options) error {
-	if s.windows.Load() == nil || opts.Window != s.opts.Window || opts.Buckets != s.opts.Buckets {
-		w, err := newWindows(len(s.inside.cells), opts.Window, opts.Buckets)
-		if err != nil {
-			return fmt.Errorf("shedder: %w", err)
-		}
-		if base := s.base.Load(); base != nil {
-			s.open(w, *base)
-		} else {
-			s.first = w
-		}
-		s.seen.bucket, s.seen.rated = time.Time{}, time.Time{}
-	}
+// install puts opts in force. It is called with mu held, or before anyone else has s.
+func (s *Shedder) install(opts Options) {
 	s.opts = opts
+	s.law.Tune(opts.lawOptions())
 	s.full.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
-	s.fast.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonPace, RetryAfter: opts.CoolDown})
-	return nil
+	s.dropped.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
 }
-
-// open lets w take in successes. Its buckets begin at base.
-func (s *Shedder) open(w *windows, base time.Time) {
-	w.anchor(base)
-	s.windows.Store(w)
-}
-
-var _ spillway.Policy = (*Shedder)(nil)

@@ -2,7 +2,7 @@
 // the same seed.
 //
 //	result, err := sim.Run(sim.Step(10), 1, func(h *sim.Host) (*spillway.Gate, error) {
-//		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
+//		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
 //		return spillway.New(shed), err
 //	})
 //	fmt.Println(result.Goodput, result.P99)

@@ -33,7 +33,7 @@ func ExampleScenario() {
 		},
 	}
 	result, err := sim.Run(shop, 1, func(h *sim.Host) (*spillway.Gate, error) {
-		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
+		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
 		return spillway.New(shed), err
 	})
 	if err != nil {

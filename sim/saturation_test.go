@@ -18,7 +18,7 @@ func TestChanceIsNotTakenForAFlood(t *testing.T) {
 		}
 		s.Events[0].Slower, s.Events[1].Slower = 200*time.Millisecond, -200*time.Millisecond
 		r := play(t, s, seed+1, behindShedder)
-		require.Zero(t, r.WronglyRefused, "the CPU is idle, and all are answered in time")
+		require.LessOrEqual(t, r.WronglyRefused, 0.001, "the CPU is idle, and all are answered in time")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 		slots          int
 		load, goodput  float64
 		wronglyRefused float64
-	}{{20, 0.8, 0.77, 0.01}, {20, 1.3, 0.65, 0.02}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
+	}{{20, 0.8, 0.77, 0.001}, {20, 1.3, 0.85, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.8, 0.01}} {
 		s := sim.Pool(c.load)
 		s.Machine.Pools["db"] = c.slots
 		s.Classes[0].Stages[1].Wait = sim.Dist{Exp: 200 * time.Millisecond}
@@ -101,21 +101,125 @@ func TestAPoolIsProtectedFromTheFirstMomentOn(t *testing.T) {
 		s.Classes[0].Stages[1].Wait = wait
 		s.Phases = []sim.Phase{{For: time.Minute, Load: 10, Measured: true}}
 		for seed := range uint64(2) {
-			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, 0.95)
+			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, 0.94)
 		}
 	}
 }
 
-// Of calls that take long, ever more are inside for as long as they take after a step of the load. Nearly all of them are let in.
+// Of calls that take long, ever more are inside for as long as they take after a step of the load. How many it needs is known
+// from where it kept up before.
 func TestAStepOfSlowCallsIsNoPool(t *testing.T) {
-	for _, before := range []float64{0.05, 0.1} {
+	for _, c := range []struct {
+		wait         sim.Dist
+		before, shed float64
+	}{
+		{sim.Dist{Exp: 500 * time.Millisecond}, 0.25, 0},
+		{sim.Dist{Fixed: 250 * time.Millisecond, Exp: 250 * time.Millisecond}, 0.1, 0.05},
+		{sim.Dist{Fixed: 250 * time.Millisecond, Exp: 250 * time.Millisecond}, 0.05, 0.05},
+	} {
 		s := sim.Pool(0.5)
 		s.Machine.Pools, s.Capacity = nil, 1000
-		s.Classes[0].Stages[1] = sim.Stage{Wait: sim.Dist{Fixed: 250 * time.Millisecond, Exp: 250 * time.Millisecond}}
-		s.Phases = []sim.Phase{{For: 20 * time.Second, Load: before}, {For: 30 * time.Second, Load: 0.5, Measured: true}}
+		s.Classes[0].Stages[1] = sim.Stage{Wait: c.wait}
+		s.Phases = []sim.Phase{{For: 20 * time.Second, Load: c.before}, {For: 30 * time.Second, Load: 0.5, Measured: true}}
 		s.Client.Useful, s.Client.Deadline = 2*time.Second, 4*time.Second
 		for seed := range uint64(3) {
-			require.LessOrEqual(t, play(t, s, seed+1, behindShedder).Shed, 0.06)
+			require.LessOrEqual(t, play(t, s, seed+1, behindShedder).Shed, c.shed)
 		}
+	}
+}
+
+// wait is a service whose requests wait for something else, rate of them a second at a load of 1, and which has slots for that;
+// no slots are as many as there are requests.
+func wait(rate float64, slots int, takes sim.Dist, useful time.Duration, phases ...sim.Phase) sim.Scenario {
+	s := sim.Pool(1)
+	s.Name, s.Capacity, s.Phases = "wait", rate, phases
+	s.Machine.Pools = nil
+	s.Classes[0].Stages[1] = sim.Stage{Name: "db", Wait: takes}
+	if slots > 0 {
+		s.Machine.Pools = map[string]int{"db": slots}
+		s.Classes[0].Stages[1].During = "db"
+	}
+	s.Client.Useful, s.Client.Deadline = useful, 2*useful
+	return s
+}
+
+// A service that starts into a pool that is full from the first moment on has never seen a calm answer.
+func TestAColdStartIntoAFullPool(t *testing.T) {
+	for _, c := range []struct {
+		slots   int
+		takes   sim.Dist
+		load    float64
+		goodput float64
+		p99     float64
+	}{
+		{8, sim.Dist{Fixed: 25 * time.Millisecond}, 1.5, 0.98, 160},
+		{8, sim.Dist{Fixed: 25 * time.Millisecond}, 3, 0.97, 400},
+		{8, sim.Dist{Fixed: 12500 * time.Microsecond, Exp: 12500 * time.Microsecond}, 3, 0.97, 400},
+		{16, sim.Dist{Fixed: 20 * time.Millisecond}, 2, 0.97, 200},
+	} {
+		rate := float64(c.slots) / (c.takes.Fixed + c.takes.Exp).Seconds()
+		s := wait(rate, c.slots, c.takes, 250*time.Millisecond, sim.Phase{For: time.Minute, Load: c.load, Measured: true})
+		for seed := range uint64(3) {
+			r := play(t, s, seed+1, behindShedder)
+			require.GreaterOrEqual(t, r.Goodput, c.goodput, "%+v", c)
+			require.GreaterOrEqual(t, r.First5s, 0.7, "%+v", c)
+			require.LessOrEqual(t, r.P99, c.p99, "%+v", c)
+		}
+	}
+}
+
+// Slow and uneven calls at half of what the service can do, from a cold start, with an idle CPU: there is nothing to refuse.
+func TestSlowUnevenCallsAreNotRefused(t *testing.T) {
+	for _, takes := range []sim.Dist{{Exp: time.Second}, {Exp: 2 * time.Second}, {Fixed: time.Second}, {Exp: 300 * time.Millisecond}} {
+		s := wait(300, 0, takes, 20*time.Second, sim.Phase{For: time.Minute, Load: 0.5, Measured: true})
+		const seeds = 10
+		var mean float64
+		for seed := range uint64(seeds) {
+			shed := play(t, s, seed+1, behindShedder).Shed
+			require.LessOrEqual(t, shed, 0.03, "%+v, seed %d: a false alarm at the start heals", takes, seed+1)
+			mean += shed / seeds
+		}
+		require.LessOrEqual(t, mean, 0.005, "%+v", takes)
+	}
+}
+
+// A dependency that turns ten times slower is slow, not full.
+func TestADependencyThatTurnsSlow(t *testing.T) {
+	s := wait(400, 0, sim.Dist{Fixed: 150 * time.Millisecond, Exp: 150 * time.Millisecond}, 20*time.Second,
+		sim.Phase{For: time.Minute, Load: 1}, sim.Phase{For: time.Minute, Load: 1, Measured: true}, sim.Phase{For: time.Minute, Load: 1})
+	s.Events = []sim.Event{
+		{At: time.Minute, Stage: "db", Slower: 2700 * time.Millisecond},
+		{At: 2 * time.Minute, Stage: "db", Slower: -2700 * time.Millisecond},
+	}
+	for seed := range uint64(3) {
+		r := play(t, s, seed+1, behindShedder)
+		require.LessOrEqual(t, r.RefusedInAll, 0.02)
+		require.GreaterOrEqual(t, r.Goodput, 0.92, "all but the first seconds")
+	}
+}
+
+// The floor for a short CPU is none for a pool: 64 cores must not put 128 requests into a pool of 8.
+func TestAPoolOnManyCores(t *testing.T) {
+	for _, load := range []float64{2, 10} {
+		s := sim.Pool(load)
+		s.Machine.Cores = 64
+		r := play(t, s, 1, behindShedder)
+		require.GreaterOrEqual(t, r.Goodput, 0.98)
+		require.GreaterOrEqual(t, r.First5s, 0.95)
+		require.LessOrEqual(t, r.P99, 100.0)
+		require.LessOrEqual(t, r.WronglyRefused, 0.001)
+	}
+}
+
+// A table is locked for five seconds: nothing is answered. Afterwards the pool answers as before, and at once.
+func TestALockedTable(t *testing.T) {
+	for _, load := range []float64{0.5, 2} {
+		s := wait(320, 8, sim.Dist{Fixed: 25 * time.Millisecond}, 250*time.Millisecond,
+			sim.Phase{For: 20 * time.Second, Load: 0.5}, sim.Phase{For: 20 * time.Second, Load: load},
+			sim.Phase{For: 20 * time.Second, Load: load, Measured: true})
+		s.Events = []sim.Event{{At: 30 * time.Second, Stall: 5 * time.Second}}
+		r := play(t, s, 1, behindShedder)
+		want := min(load, 1)
+		require.InDelta(t, want, served(r, 37, 60)/320, 0.04*want+0.01, "load %v", load)
 	}
 }

@@ -104,7 +104,7 @@ func gate(name string, h *sim.Host, clock func(time.Time)) (*spillway.Gate, erro
 			policy, err = limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
 		}
 	case name == "spillway":
-		policy, err = shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
+		policy, err = shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
 	default:
 		var p peers.Peer
 		if p, err = peers.Find(name); err == nil {

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/simulate
 //	go run ./examples/simulate -scenario step -load 10 -policies spillway,fixed:8,gradient2 -json figures.json -report page.html
-//	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,delay=50ms
+//	go run ./examples/simulate -scenario pool -load 2 -policies spillway,spillway:threshold=0.8,slo=250ms
 //	go run ./examples/simulate -trace yesterday.csv -scale 2 -cores 4 -policies spillway,spillway:threshold=0.8
 //	go run ./examples/simulate -list
 //	go run ./examples/simulate -suite

@@ -27,7 +27,7 @@ func short(load float64) sim.Scenario {
 func TestPlayWritesTheFigures(t *testing.T) {
 	dir := t.TempDir()
 	s := settings{load: 3, seed: 1, runs: 2, json: filepath.Join(dir, "figures.json"), report: filepath.Join(dir, "page.html")}
-	all, err := contenders("spillway:threshold=0.8,delay=50ms, fixed:8,none,gradient2")
+	all, err := contenders("spillway:threshold=0.8,slo=250ms, fixed:8,none,gradient2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestWhatCannotBePlayed(t *testing.T) {
 		`policy "fixed": the limit must be a whole number from 1 on`:             {"-policies", "fixed"},
 		`policy "fixed:0": the limit must be a whole number from 1 on`:           {"-policies", "fixed:0"},
 		`policy "spillway:speed=3": unknown option "speed"; there are`:           {"-policies", "spillway:speed=3"},
-		`policy "spillway:delay=fast": time: invalid duration`:                   {"-policies", "spillway:delay=fast"},
+		`policy "spillway:slo=fast": time: invalid duration`:                     {"-policies", "spillway:slo=fast"},
 		`policy "spillway:threshold=2": shedder: CPUThreshold must be in (0, 1]`: {"-policies", "spillway:threshold=2"},
 		"load must be above 0 and at most 100, got 0":                            {"-load", "0"},
 		"runs must be in 1..100, got 0":                                          {"-runs", "0"},

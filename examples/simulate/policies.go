@@ -23,7 +23,7 @@ type contender struct {
 // gates make the gate of each host.
 type gates func(*sim.Host) (*spillway.Gate, error)
 
-const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,delay=50ms or slo=250ms or (with -suite) slo=2p99, gradient2, vegas, aimd"
+const policyNames = "none, fixed:N, spillway, spillway:threshold=0.8,slo=250ms or (with -suite) slo=2p99, gradient2, vegas, aimd"
 
 // contenders reads the value of -policies.
 func contenders(list string) ([]contender, error) {
@@ -38,7 +38,7 @@ func contenders(list string) ([]contender, error) {
 	return all, nil
 }
 
-// split returns the names in the value of -policies. A part such as "delay=50ms" belongs to the policy before it.
+// split returns the names in the value of -policies. A part such as "slo=250ms" belongs to the policy before it.
 func split(list string) []string {
 	var names []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -138,14 +138,12 @@ func shedding(name, options string) (func(uint64) gates, error) {
 		switch key, value, _ := strings.Cut(option, "="); key {
 		case "threshold":
 			o.CPUThreshold, err = strconv.ParseFloat(value, 64)
-		case "delay":
-			o.MaxDelay, err = time.ParseDuration(value)
 		case "slo":
 			o.SLO, err = time.ParseDuration(value)
 		case "cooldown":
 			o.CoolDown, err = time.ParseDuration(value)
 		default:
-			err = fmt.Errorf("unknown option %q; there are threshold, delay, slo and cooldown", key)
+			err = fmt.Errorf("unknown option %q; there are threshold, slo and cooldown", key)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("policy %q: %w", name, err)
@@ -162,6 +160,6 @@ func shedding(name, options string) (func(uint64) gates, error) {
 
 // hosted returns options with the sensors and the size of a simulated host.
 func hosted(o shedder.Options, h *sim.Host) *shedder.Options {
-	o.CPU, o.Sched, o.MinLimit = h.CPU(), h.Sched(), 2*h.Cores()
+	o.CPU, o.Sched = h.CPU(), h.Sched()
 	return &o
 }

@@ -18,9 +18,9 @@ type suiteRow struct {
 func (r *suiteRow) key() string { return fmt.Sprintf("%s@%.4g", r.scenario.Name, r.load) }
 
 const (
-	usualRemedy = "a Concurrency limit set by hand, or MaxDelay: Off, so that only the CPU decides"
+	usualRemedy = "a Concurrency limit set by hand, or CPUOnly, so that only the CPU decides"
 	perRoute    = "one shedder per route: one for all refuses cheap requests because of the dear ones"
-	perCall     = "MaxDelay: Off, so that only the CPU decides, and a limit or a breaker around the dependency"
+	perCall     = "CPUOnly, so that only the CPU decides, and a limit or a breaker around the dependency"
 	perHost     = "a balancer that sends less to the slow host"
 )
 

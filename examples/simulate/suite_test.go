@@ -85,7 +85,7 @@ func TestSuiteWritesTheFigures(t *testing.T) {
 			require.Greater(t, r["of_best"], 0.9, "%v", r)
 		}
 	}
-	require.Regexp(t, `below 0.95 / 0.90 / 0.85 of the best fixed limit +0 / 0 / 0\n`, out.String())
+	require.Regexp(t, `rows below 0.95 / 0.90 / 0.85 of the best fixed limit +0 / 0 / 0`, out.String())
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(html), "server-dependency")

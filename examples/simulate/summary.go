@@ -99,7 +99,7 @@ func printSuite(out io.Writer, policy string, results []suiteFigure) {
 	}
 	fmt.Fprintln(out)
 	for _, line := range summarize(results).lines() {
-		fmt.Fprintf(out, "%-56s %s\n", line[0], line[1])
+		fmt.Fprintf(out, "%-52s %s\n", line[0], line[1])
 	}
 	for i, f := range worseThanNone(results) {
 		if i == 0 {

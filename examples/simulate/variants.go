@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spillway-go/spillway/shedder"
+import (
+	"math"
+
+	"github.com/spillway-go/spillway/shedder"
+)
 
 // A variant is a shedder with one mechanism switched off, or one constant changed.
 type variant struct {
@@ -8,7 +12,47 @@ type variant struct {
 	new  func(*shedder.Options) (*shedder.Shedder, error)
 }
 
-// variants returns what -ablate compares, the default first.
+// variants returns what -ablate compares, the default first: each mechanism switched off, then each constant halved and
+// doubled. A fraction near 1 has its distance to 1 halved and doubled.
 func variants() []variant {
-	return []variant{{"default", shedder.New}}
+	all := []variant{{"default", shedder.New}, {"off: all but pass × rt", letter}}
+	for _, off := range []struct {
+		name      string
+		constants map[string]float64
+	}{
+		{"tightening", map[string]float64{"Squeeze": 1}},
+		{"missing answers", map[string]float64{"Missing": 0}},
+		{"Little's check", map[string]float64{"Slow": math.Inf(1), "Cost": 0}},
+		{"drift bound", map[string]float64{"Drift": 1}},
+		{"queue detector", map[string]float64{"Few": 1e9}},
+		{"waits and drops", map[string]float64{"Wait": math.Inf(1)}},
+		{"CPU integral", map[string]float64{"Full": 2}},
+	} {
+		all = append(all, changed("off: "+off.name, off.constants))
+	}
+	for _, c := range []struct {
+		name  string
+		value float64
+	}{
+		{"Near", 3}, {"Tight", 1.5}, {"Slack", 0.05}, {"Part", 0.125}, {"Heavy", 0.1}, {"Squeeze", 0.35}, {"Few", 10}, {"Enough", 40},
+		{"Drift", 0.002}, {"Cost", 0.6}, {"Missing", 0.4}, {"Expect", 100}, {"Far", 16}, {"Slow", 1.3}, {"Full", 0.97}, {"Wait", 0.005},
+	} {
+		half, twice := c.value/2, c.value*2
+		switch c.name {
+		case "Full", "Slow", "Tight": // their distance to 1 is what counts
+			half, twice = 1+(c.value-1)/2, 1+(c.value-1)*2
+		}
+		all = append(all, changed(c.name+" / 2", map[string]float64{c.name: half}), changed(c.name+" x 2", map[string]float64{c.name: twice}))
+	}
+	return all
+}
+
+func changed(name string, constants map[string]float64) variant {
+	return variant{name, func(o *shedder.Options) (*shedder.Shedder, error) { return shedder.NewVariant(o, constants) }}
+}
+
+func letter(o *shedder.Options) (*shedder.Shedder, error) {
+	rule := *o
+	rule.CPUOnly = true
+	return shedder.New(&rule)
 }

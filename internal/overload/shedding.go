@@ -18,7 +18,6 @@ func Shedding(gate *spillway.Gate, shed *shedder.Shedder) View {
 		Extra: map[string]float64{
 			"max_pass":       s.MaxPass,
 			"min_rt_ms":      s.MinRT.Seconds() * 1e3,
-			"gain":           s.Gain,
 			"queue_delay_ms": s.QueueDelay.Seconds() * 1e3,
 		},
 	}

@@ -134,7 +134,7 @@ func compare(out io.Writer, measured *overload.Run, s sim.Scenario, seed uint64)
 var gates = map[string]func(*sim.Host) (*spillway.Gate, error){
 	"none": nothing,
 	"spillway": func(h *sim.Host) (*spillway.Gate, error) {
-		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), MinLimit: 2 * h.Cores()})
+		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
 		return spillway.New(shed), err
 	},
 }

@@ -1,0 +1,47 @@
+package shedder
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway/internal/inflight"
+	"github.com/spillway-go/spillway/internal/stripe"
+)
+
+// answers count the requests that ended and how long they took, in one cell per stripe, so that cores do not fight over one
+// cache line.
+type answers [inflight.Cells]answerCell
+
+// An answerCell is emptied at each tick.
+type answerCell struct {
+	word   atomic.Int64 // successes in the lower bits, the sum of their latencies above
+	failed atomic.Int64
+	_      [stripe.Size - 16]byte
+}
+
+const (
+	countBits = 20 // of a cell's word: a million successes in a tick
+	unit      = 64 // ns; the sum of a tick's latencies may be 13 days
+)
+
+func (a *answers) add(at int, latency time.Duration) {
+	a[at&(inflight.Cells-1)].word.Add(max(int64(latency), 0)/unit<<countBits + 1)
+}
+
+func (a *answers) fail(at int) { a[at&(inflight.Cells-1)].failed.Add(1) }
+
+// take returns the successes since the last call, the sum of their latencies in seconds, and the failures.
+func (a *answers) take() (answered, latency, failed float64) {
+	for i := range a {
+		c := &a[i]
+		if c.word.Load() != 0 {
+			word := c.word.Swap(0)
+			answered += float64(word & (1<<countBits - 1))
+			latency += float64(word>>countBits) * unit / 1e9
+		}
+		if c.failed.Load() != 0 {
+			failed += float64(c.failed.Swap(0))
+		}
+	}
+	return answered, latency, failed
+}

@@ -1,0 +1,106 @@
+package law
+
+import (
+	"math"
+	"slices"
+)
+
+// A cpu bounds the requests in flight while the CPU is short: pass × latency, and what keeps the CPU full beyond that.
+type cpu struct {
+	busy    bool
+	limit   float64
+	left    float64    // seconds for which the bound stays in force
+	reason  Reason     // why it does: CPU, or Signal while that alone says so
+	waits   [5]float64 // the last waits for a processor
+	next    int        // the oldest of them
+	waited  float64    // their least: a queue that stands, and does not only form now and then
+	drop    float64    // share that is refused whatever is inside
+	stretch float64    // integral: how much more than pass × latency keeps the CPU full
+	squeeze float64    // the same below pass × latency
+}
+
+// busyUsage is the usage below which the CPU has time to spare.
+const busyUsage = 0.9
+
+func (c *cpu) inForce() bool { return c.left > 0 }
+
+// wait takes in how long goroutines wait for a processor, and steers the dropped share by it (PIE, RFC 8033).
+func (c *cpu) wait(p *Params, r *Reading, credit float64) {
+	if !r.WaitFresh {
+		return
+	}
+	before, target := c.waited, 4*p.Wait
+	if r.Dt < 0.1 { // else the process stood still
+		c.waits[c.next] = math.Max(0, r.Wait-r.Pause-credit)
+		c.next = (c.next + 1) % len(c.waits)
+		c.waited = slices.Min(c.waits[:])
+	}
+	c.drop += (0.02*(c.waited-target) + 0.2*(c.waited-before)) / (2 * target)
+	c.drop = math.Min(math.Max(c.drop, 0), 0.98)
+}
+
+// step computes the limit for the reading r.
+func (c *cpu) step(l *Law, r *Reading) {
+	p, h := &l.P, &l.history
+	typical := math.Max(l.latency.typical, l.flow.implied)
+	if typical == 0 {
+		typical = l.latency.least
+	}
+	if r.CPUKnown && r.CPUFresh {
+		c.integrate(l, r)
+	}
+	c.limit = math.Inf(1)
+	if h.pass > 0 && typical > 0 {
+		a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical)) + l.credit
+		if l.o.SLO > 0 {
+			a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
+		}
+		x := h.pass/r.Running*typical + h.rate*(math.Max(a/8, a-c.waited)+r.Pause)
+		x *= c.squeeze
+		c.limit = x + math.Sqrt(x)
+	}
+	busy := r.CPUKnown && (r.CPU >= l.o.Threshold || r.Smoothed >= l.o.Threshold) || c.waited >= p.Wait
+	c.busy = busy || r.Signal
+	c.left -= r.Dt
+	over := busy && typical > 0 && (r.InFlight > c.limit || c.drop > 0 || l.refusing())
+	if over || r.Signal || c.inForce() && l.refusing() {
+		c.left = l.o.CoolDown
+	}
+	switch {
+	case busy:
+		c.reason = CPU
+	case r.Signal:
+		c.reason = Signal
+		if math.IsInf(c.limit, 1) {
+			c.limit = 0 // nothing is known: the least limit holds
+		}
+	}
+	if !c.inForce() {
+		c.drop = 0
+	}
+}
+
+// integrate moves the room by what the CPU makes of it: less while the CPU is full though much is refused, more while it has
+// time to spare though something is refused.
+func (c *cpu) integrate(l *Law, r *Reading) {
+	p := &l.P
+	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests inside turn over
+	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
+	heavy := recent.share() >= p.Heavy
+	switch {
+	case r.CPU >= 0.985 && heavy && c.inForce():
+		c.squeeze = math.Max(c.squeeze*math.Pow(0.9, e), 0.125)
+	case r.CPU < busyUsage:
+		c.squeeze = math.Min(c.squeeze*math.Pow(1.6, e), 1)
+	case r.CPU < p.Full:
+		c.squeeze = math.Min(c.squeeze*math.Pow(1.15, e), 1)
+	}
+	switch {
+	case r.CPU >= p.Full && l.refusing() && heavy:
+		c.stretch *= math.Pow(p.Squeeze, e)
+	case r.CPU < busyUsage && l.refusing() && c.inForce() && !r.Signal: // a signal is no reason to fill the CPU
+		c.stretch = math.Min((c.stretch+0.1*e)*math.Pow(1.6, e), 1000)
+	default:
+		c.stretch += 0.1 * (1 - c.stretch)
+	}
+}

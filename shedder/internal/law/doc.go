@@ -1,0 +1,9 @@
+// Package law is the control law of the shedder: pure, with time and readings as arguments, no clock and no lock.
+//
+//	l := law.New(law.Default())
+//	l.Tune(options)
+//	verdict := l.Step(&reading) // every 20 ms
+//
+// A flow bounds the requests in flight by Little's law at any CPU, a cpu tightens that while the CPU is short, and a
+// latency learns how long requests take while the service is calm. docs/algorithms.md explains it on one page.
+package law

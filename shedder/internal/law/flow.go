@@ -1,0 +1,211 @@
+package law
+
+import "math"
+
+// A flow bounds the requests in flight at any CPU by Little's law, and finds out whether a service that requests pile up in
+// is full or slow.
+type flow struct {
+	limit float64 // +Inf while nothing is known
+	stay  float64 // seconds that a request may stay inside; limit follows from it
+	wide  float64 // from 1 towards 0 while much is refused
+	held  float64 // rate of answers at best while much is refused: the limit must not spiral down with it
+
+	implied float64 // stay that missing answers imply, fading
+	missing bool
+	waiting float64 // seconds of that
+	queued  float64 // seconds since no more were inside than are served without waiting
+	settled float64 // seconds since more were inside than the limit allows
+	piled   int     // buckets in a row that closed on a queue that grows
+	full    bool    // a queue has been seen to grow, and requests have been refused since
+
+	check struct {
+		ended, stay, age float64
+		longest          float64 // that anyone should have stayed
+	}
+}
+
+// fade lets a closed bucket pass.
+func (f *flow) fade() { f.implied *= 1 - 0.02*span }
+
+// sure is how many buckets in a row have to say that a queue grows: one in a hundred says so by chance.
+const sure = 2
+
+// pile takes in whether a bucket closed on a queue that grows.
+func (f *flow) pile(grows bool) {
+	if f.piled++; !grows {
+		f.piled = 0
+	}
+}
+
+// slowed reports whether a calm sample confirms what missing answers implied: it takes longer than before, and answers keep
+// pace with requests.
+func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
+	return !f.missing && pace && f.implied > 2*l.typical && l.typical > 0 && stay > f.implied/2
+}
+
+// step computes the limit for the reading r.
+func (f *flow) step(l *Law, r *Reading) {
+	p, h := &l.P, &l.history
+	long := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
+	recent, _, _ := h.last(long)
+	heavy := recent.share() >= p.Heavy
+	f.settled += r.Dt
+	over := r.InFlight > f.limit+math.Sqrt(f.limit)
+	if over {
+		f.settled = 0
+	}
+	f.miss(l, r, heavy)
+	if f.piled >= sure && !f.full {
+		f.full, f.wide, f.held = true, 0, h.rate
+		if l.latency.samples <= believed {
+			l.latency.believe(l.latency.least) // what was learnt since was learnt in the queue
+		}
+	} else if !l.refusing() {
+		f.full = false
+	}
+	f.queued += r.Dt
+	if r.InFlight <= h.rate*l.latency.known() {
+		f.queued = 0
+	}
+	if heavy && l.little && f.queued >= f.stay {
+		f.tighten(l, r.Dt, over)
+	} else {
+		f.held = 0
+		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
+	}
+	f.heal(l, r)
+	f.bound(l)
+}
+
+// tighten narrows the limit, unless that costs answers: then it was no queue.
+func (f *flow) tighten(l *Law, dt float64, over bool) {
+	p, h := &l.P, &l.history
+	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
+	if b, seconds, ok := h.last(window); ok {
+		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
+		if b.ended < p.Cost*f.held*seconds {
+			if f.full && f.settled >= seconds && f.held*seconds >= p.Expect*h.uneven {
+				f.full, f.wide = false, 1
+				l.latency.believe(b.stay())
+			}
+			return
+		}
+	}
+	if f.stay > 0 && !over {
+		squeeze := math.Pow(p.Squeeze, dt/math.Max(f.stay, 0.05))
+		f.wide *= squeeze
+		f.implied *= squeeze
+	}
+}
+
+// bound computes the limit.
+func (f *flow) bound(l *Law) {
+	p, h := &l.P, &l.history
+	f.limit = math.Inf(1)
+	typical := l.latency.known()
+	rate := math.Max(h.rate, f.held)
+	switch {
+	case rate == 0 && l.o.SLO > 0 && h.pass > 0:
+		rate, typical = h.pass, l.o.SLO
+	case rate == 0:
+		return
+	case l.latency.typical > 0 || f.full && typical > 0:
+	case l.o.SLO > 0:
+		typical = l.o.SLO // the objective bounds what is not known yet
+	default:
+		return
+	}
+	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
+	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
+	if f.missing {
+		t = math.Max(t, f.far(l))
+	}
+	if l.o.SLO > 0 {
+		t = math.Min(t, objective*l.o.SLO)
+	}
+	f.stay = t
+	x := rate * t
+	burst := h.burst + 2*math.Sqrt(h.burst) // as great as the last ones, it is no overload
+	f.limit = math.Max(math.Max(2, x+(1+f.wide)*math.Sqrt(x)), f.wide*burst)
+	if l.o.SLO > 0 {
+		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
+	}
+}
+
+// The shares of the SLO that requests may spend in flight in the mean, and at most, so that the 99th percentile keeps it.
+const (
+	objective     = 0.7
+	objectiveMost = 0.85
+)
+
+// far returns the longest stay that missing answers may imply. A service that takes longer is down.
+func (f *flow) far(l *Law) float64 { return l.P.Far*l.latency.typical + 2*l.P.Slack }
+
+// miss looks for answers that are missing. A dependency that turned slow answers less for as long as it takes; a full pool
+// answers as many as ever, at any limit. While requests are refused and nothing at all is answered, there is no verdict.
+func (f *flow) miss(l *Law, r *Reading, heavy bool) {
+	p, h := &l.P, &l.history
+	was := f.missing
+	f.missing = false
+	rate := math.Max(h.rate, f.held)
+	if rate == 0 || l.latency.typical == 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
+		return
+	}
+	least := p.Missing
+	if was {
+		least = 0.75
+		f.waiting += r.Dt
+	} else {
+		f.waiting = 0
+	}
+	// Where next to nothing is answered, a quarter of the time says as much.
+	b, seconds, ok := h.last(math.Max(span, p.Expect/4*h.uneven/rate))
+	if was || b.ended >= least/4*rate*seconds {
+		b, seconds, ok = h.last(math.Max(span, p.Expect*h.uneven/rate))
+	}
+	switch {
+	case !ok, b.ended >= least*rate*seconds, f.waiting > f.far(l):
+		if was {
+			f.implied = math.Min(math.Max(f.implied, b.mean()), f.far(l))
+		}
+		return
+	case (heavy || f.full) && !was && (b.ended < p.Few || f.settled < seconds):
+		return
+	case (heavy || f.full) && !was:
+		if newer, _, _ := h.last(seconds / 2); newer.ended < b.ended/4 { // it stops answering
+			return
+		}
+	}
+	f.missing, f.full = true, false
+	f.implied = math.Min(r.InFlight*seconds/math.Max(b.ended, 1e-9), f.far(l))
+}
+
+// heal finds a false alarm of the queue detector. By Little's law nobody stays longer than limit / rate while the service answers at that rate. If
+// requests do, the service is slow, and the limit is why it answers less.
+func (f *flow) heal(l *Law, r *Reading) {
+	p, h, c := &l.P, &l.history, &f.check
+	if !f.full || !l.little || !l.refusing() || f.missing || h.rate == 0 {
+		c.ended, c.stay, c.age, c.longest = 0, 0, 0, 0
+		return
+	}
+	c.age += r.Dt
+	c.ended += r.Answered
+	c.stay += r.Latency
+	rate := h.rate
+	if f.held > 0 {
+		rate = f.held
+	}
+	c.longest = math.Max(c.longest, math.Max(f.limit, r.InFlight)/rate)
+	least := l.o.Window
+	if l.latency.typical == 0 {
+		least = 1
+	}
+	if c.ended < p.Expect*h.uneven || c.age < math.Max(least, 2*c.longest) {
+		return
+	}
+	if stay := c.stay / c.ended; stay > p.Slow*c.longest {
+		l.latency.believe(stay)
+		f.wide, f.held = 1, 0
+	}
+	c.ended, c.stay, c.age, c.longest = 0, 0, 0, 0
+}

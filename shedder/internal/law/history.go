@@ -1,0 +1,230 @@
+package law
+
+import "math"
+
+// The resolution and the reach of the history.
+const (
+	span  = 0.05 // seconds of a bucket
+	reach = 200  // buckets: a window reaches back 10 s for enough answers
+	brief = 10   // buckets that a rate covers at least: half a second
+)
+
+// A bucket counts what happened in a twentieth of a second.
+type bucket struct {
+	admitted, refused float64
+	left              float64 // admitted requests that ended, whatever became of them
+	ended             float64 // those of them that were answered or failed
+	answered          float64 // the successes among them
+	latency           float64 // seconds, summed over answered
+	inside            float64 // seconds that requests spent in flight, summed
+}
+
+func (b *bucket) add(o *bucket, share float64) {
+	b.admitted += o.admitted * share
+	b.refused += o.refused * share
+	b.left += o.left * share
+	b.ended += o.ended * share
+	b.answered += o.answered * share
+	b.latency += o.latency * share
+	b.inside += o.inside * share
+}
+
+// mean returns the mean latency of the answers, in seconds; 0 if there is none.
+func (b *bucket) mean() float64 {
+	if b.answered == 0 {
+		return 0
+	}
+	return b.latency / b.answered
+}
+
+// stay returns how long requests stay in flight by Little's law, in seconds, and at least the mean latency. The two differ
+// at the start, when the short calls have ended and the long ones have not, and where failures are fast.
+func (b *bucket) stay() float64 {
+	if b.ended == 0 {
+		return b.mean()
+	}
+	return math.Max(b.mean(), b.inside/b.ended)
+}
+
+// kept returns the share of the offered requests that ended.
+func (b *bucket) kept() float64 { return b.ended / (b.admitted + b.refused) }
+
+// share returns the refused share of the offered requests.
+func (b *bucket) share() float64 {
+	if b.refused == 0 {
+		return 0
+	}
+	return b.refused / (b.refused + b.admitted)
+}
+
+// A history keeps the last buckets, and the rates that follow from them.
+type history struct {
+	ring  []bucket // closed buckets, oldest first
+	open  bucket
+	age   float64 // seconds of open
+	empty float64 // seconds since the last bucket with a request
+
+	n float64 // requests in flight
+
+	rate float64 // greatest rate of ended requests over a long window, per second
+	pass float64 // the same over windows of one latency
+
+	burst  float64 // greatest number of requests admitted in a bucket
+	uneven float64 // variance of the answers in a bucket over their mean; 1 is that of chance alone (Poisson)
+}
+
+// advance takes in what happened in the last dt seconds, and calls closed for each bucket that ends.
+func (h *history) advance(p *Params, window float64, b *bucket, dt float64, closed func(*bucket)) {
+	before := h.age
+	h.age += dt
+	n := math.Floor(h.age / span)
+	if n < 1 {
+		h.open.add(b, 1)
+		return
+	}
+	h.age -= n * span
+	rest := 0.0 // what happened after the last bucket that ends now
+	if dt > 0 {
+		rest = math.Min(h.age/dt, 1)
+	}
+	h.open.add(b, 1-rest)
+	all := h.open
+	h.open = bucket{}
+	h.open.add(b, rest)
+	busy := n // a gap between steps is spread evenly
+	if h.n == 0 {
+		busy = math.Min(n, math.Ceil((before+math.Max(all.mean(), span))/span)) // all have ended within about their latency
+		if dt > settle {
+			n = busy // the rest was idle, and says nothing
+		}
+	}
+	for i := range int(math.Min(n, reach)) {
+		var one bucket
+		if float64(i) < busy {
+			one.add(&all, 1/busy)
+		}
+		h.close(&one, closed)
+	}
+	h.measure(p, window)
+}
+
+// close appends b. After a second in which nothing was in flight, empty buckets are left out: they say nothing about the
+// service.
+func (h *history) close(b *bucket, closed func(*bucket)) {
+	h.empty += span
+	if b.inside > 0 || b.left > 0 || b.refused > 0 {
+		h.empty = 0
+	}
+	if h.empty > settle {
+		return
+	}
+	if len(h.ring) >= 2*reach {
+		h.ring = append(h.ring[:0], h.ring[reach:]...)
+	}
+	h.ring = append(h.ring, *b)
+	closed(b)
+}
+
+// measure finds the greatest rates over windows that end within the last window seconds. A window covers at least the time that
+// its requests took: a backlog that was worked off side by side ends at once, and is no rate that the service can keep up.
+//
+// While requests are inside and nothing ends, the rates stay what they were: what is stuck says nothing about them.
+func (h *history) measure(p *Params, window float64) {
+	var pass, rate, burst, jumps, ended float64
+	n := len(h.ring)
+	for i := n - 1; i >= 0 && float64(n-1-i)*span < window; i-- {
+		burst = math.Max(burst, h.ring[i].admitted)
+		if ended += h.ring[i].ended; i > 0 {
+			jump := h.ring[i].ended - h.ring[i-1].ended
+			jumps += jump * jump / 2
+		}
+		one := max(2, int(math.Ceil(math.Min(h.ring[i].mean()/span, reach))))
+		least := max(brief, one)
+		var sum float64
+		for j, c := i, 1; j >= 0 && c <= reach; j, c = j-1, c+1 {
+			sum += h.ring[j].ended
+			if c == one {
+				pass = math.Max(pass, sum/(float64(c)*span))
+			}
+			if c >= min(least, n) && (sum >= p.Enough || c == reach || sum >= p.Enough/4 && j == 0) {
+				rate = math.Max(rate, sum/(float64(c)*span))
+				break
+			}
+		}
+	}
+	h.burst = burst
+	h.uneven = math.Max(1, jumps/math.Max(ended, 1))
+	if pass > 0 || h.n == 0 {
+		h.pass = pass
+	}
+	if rate > 0 || h.n == 0 {
+		h.rate = rate
+	}
+}
+
+// piles reports whether requests pile up in a queue: significantly more came in than left, those that leave came first, and
+// they leave at a steady rate. Requests that only take long leave in another order, or faster and faster at first.
+func (h *history) piles(p *Params) bool {
+	n := len(h.ring)
+	var all, older bucket
+	for i := range h.ring[max(0, n-reach):] {
+		b := &h.ring[max(0, n-reach)+i]
+		all.add(b, 1)
+		if i < min(n, reach)/2 {
+			older.add(b, 1)
+		}
+	}
+	newer := bucket{admitted: all.admitted - older.admitted, left: all.left - older.left}
+	growth, before := newer.admitted-newer.left, older.admitted-older.left
+	switch {
+	case all.left < p.Few, growth+before < 3*math.Sqrt(all.admitted+all.left):
+		return false
+	case growth < 2*math.Sqrt(newer.admitted+newer.left), growth < 0.6*before:
+		return false
+	case newer.left > 1.25*older.left+math.Sqrt(all.left):
+		return false
+	}
+	deviation, waited := h.order(p.Few)
+	return deviation <= 0.25*waited
+}
+
+// order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how
+// much their latencies deviate from that, and what they would be there, both summed in seconds.
+func (h *history) order(few float64) (deviation, waited float64) {
+	inside := h.n
+	var answers float64
+	for k := len(h.ring) - 1; k >= 0 && (answers < few || k > len(h.ring)-4); k-- {
+		b := &h.ring[k]
+		wait := h.back(k, inside-(b.admitted-b.left)/2)
+		deviation += math.Abs(b.latency - wait*b.answered)
+		waited += wait * b.answered
+		answers += b.answered
+		inside -= b.admitted - b.left
+	}
+	return deviation, waited
+}
+
+// back returns how long before the middle of bucket k the last n requests came in, in seconds.
+func (h *history) back(k int, n float64) float64 {
+	part, passed := 0.5, 0.0
+	for ; k >= 0; k-- {
+		came := h.ring[k].admitted * part
+		if came >= n {
+			return passed + part*span*n/math.Max(came, 1e-9)
+		}
+		n -= came
+		passed += part * span
+		part = 1
+	}
+	return passed
+}
+
+// last returns the sum of at least the last seconds, and how many they were. It reports false if there are not so many yet.
+func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
+	b, covered = h.open, h.age
+	for i := len(h.ring) - 1; i >= 0 && covered < seconds; i-- {
+		b.add(&h.ring[i], 1)
+		covered += span
+	}
+	return b, covered, covered >= seconds
+}

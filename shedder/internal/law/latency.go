@@ -1,0 +1,98 @@
+package law
+
+import "math"
+
+// A latency learns how long a request typically stays in flight while the service is calm.
+type latency struct {
+	typical float64 // seconds; 0 until it is known
+	least   float64 // least mean of some answers: stands for typical until that is known
+	samples int
+
+	some   bucket  // too few answers to say anything yet
+	sample bucket  // the sample that is being taken
+	late   bucket  // its part after the first half second
+	taken  float64 // seconds of it
+	calm   float64 // seconds since the last refusal
+}
+
+// believed is how many samples are believed as they are. Later ones may raise the typical latency by Drift only.
+const believed = 3
+
+// keeping is the share of the offered requests that has to end for answers to keep pace.
+const keeping = 0.8
+
+// settle is how long no request has been refused when a sample begins, and how long a sample is at least, in seconds.
+const settle = 1.0
+
+// long is for how long a sample or a window waits for enough requests, in seconds.
+const long = reach * span / 2
+
+// glance keeps the least latency that some answers had in the mean.
+func (l *latency) glance(p *Params, answered, latency float64) {
+	l.some.answered += answered
+	l.some.latency += latency
+	if l.some.answered < p.Few {
+		return
+	}
+	if m := l.some.mean(); l.least == 0 || m < l.least {
+		l.least = m
+	}
+	l.some = bucket{}
+}
+
+// take adds a closed bucket. It reports a finished sample: its mean stay, and whether answers kept pace with requests.
+func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok bool) {
+	l.calm += span
+	if b.refused > 0 {
+		l.calm = 0
+	}
+	first := l.samples == 0 && !busy // the first sample is taken despite refusals: there is nothing else to go by
+	if l.calm < settle && !first && l.samples > 0 {
+		l.restart()
+		return 0, false, false
+	}
+	l.sample.add(b, 1)
+	if l.taken += span; l.taken > settle/2 {
+		l.late.add(b, 1)
+	}
+	if l.taken < settle-span/2 || l.sample.ended < p.Enough && (l.taken < long || l.sample.ended < p.Few/2) {
+		return 0, false, false
+	}
+	if l.sample.answered < p.Few/2 { // failures alone, which may be fast, say nothing about the latency
+		l.restart()
+		return 0, false, false
+	}
+	stay, pace = l.sample.stay(), l.late.kept() >= keeping
+	l.restart()
+	return stay, pace, true
+}
+
+func (l *latency) restart() { l.sample, l.late, l.taken = bucket{}, bucket{}, 0 }
+
+// learn moves the typical latency by a calm sample that took the given seconds. It follows shorter stays at once by a
+// quarter, and longer ones by Drift a second: a rise takes proof.
+func (l *latency) learn(p *Params, stay, seconds float64) {
+	l.samples++
+	switch {
+	case l.samples <= believed:
+		l.typical = stay
+	case stay < l.typical:
+		l.typical += (stay - l.typical) / 4
+	default:
+		l.typical = math.Min(stay, l.typical*(1+p.Drift*seconds))
+	}
+}
+
+// believe sets the typical latency by proof.
+func (l *latency) believe(stay float64) {
+	l.typical, l.samples = stay, believed
+	l.restart()
+}
+
+// known returns the best that there is: the typical latency, or the least one.
+func (l *latency) known() float64 {
+	if l.typical > 0 {
+		return l.typical
+	}
+	return l.least
+}

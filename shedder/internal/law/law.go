@@ -1,0 +1,214 @@
+package law
+
+import (
+	"math"
+	"time"
+)
+
+// A Reading is what sensors and counters say at one step. Times are in seconds.
+type Reading struct {
+	Dt       float64 // since the last step
+	InFlight float64 // now
+
+	// Since the last step.
+	Admitted, Refused float64
+	Left              float64 // admitted requests that ended, whatever became of them
+	Ended             float64 // those of them that were answered or failed
+	Answered          float64 // the successes among them
+	Latency           float64 // summed over Answered
+
+	CPU      float64 // raw usage, 0..1
+	Smoothed float64
+	CPUKnown bool
+	CPUFresh bool    // no earlier step has seen it
+	CPUs     float64 // that the process may use; 0 if unknown
+
+	Wait      float64 // of goroutines for a processor
+	WaitFresh bool
+	Pause     float64 // how long a CPU quota stops the process in a period, while it does
+	Running   float64 // the part of the time that the quota leaves, in (0, 1]
+
+	Signal bool // one of the user's signals says overloaded
+}
+
+// tame makes the best of what a broken sensor says: a usage that is no number is unknown, and a time that is none is 0.
+func (r *Reading) tame() {
+	r.CPUKnown = r.CPUKnown && !math.IsNaN(r.CPU) && !math.IsNaN(r.Smoothed)
+	r.CPU, r.Smoothed = within(r.CPU, 1), within(r.Smoothed, 1)
+	r.CPUs = within(r.CPUs, 1<<20)
+	r.Wait, r.Pause = within(r.Wait, 1e6), within(r.Pause, 1e6)
+	if !(r.Running > 0 && r.Running <= 1) {
+		r.Running = 1
+	}
+	r.Running = math.Max(r.Running, 0.01)
+}
+
+func within(x, most float64) float64 {
+	if !(x >= 0) {
+		return 0
+	}
+	return math.Min(x, most)
+}
+
+// A Reason says which bound is in force.
+type Reason uint8
+
+// The reasons.
+const (
+	Calm   Reason = iota
+	Full          // Little's law: more are inside than the service answers in the time that it typically takes
+	CPU           // the CPU is short
+	Signal        // a signal of the user's
+)
+
+// A Verdict is what admissions go by.
+type Verdict struct {
+	Limit  float64 // greatest number in flight; +Inf is none
+	Drop   float64 // share of requests that is refused whatever their number
+	Reason Reason  // why requests are refused: Calm while none is
+}
+
+// A Law steers a limit. The zero Law is not valid: use New.
+type Law struct {
+	P Params
+	o Options
+
+	history   history
+	latency   latency
+	flow      flow
+	cpu       cpu
+	credit    float64 // seconds that the process stood still, fading
+	lingering lingering
+	quiet     float64 // seconds since the last refusal
+	last      Verdict
+	little    bool // Little's law at any CPU is the lesser bound
+}
+
+// New returns a Law with the given constants.
+func New(p Params) *Law {
+	l := &Law{P: p, quiet: math.Inf(1), last: Verdict{Limit: math.Inf(1)}}
+	l.flow.wide, l.lingering.least = 1, math.Inf(1)
+	l.cpu.stretch, l.cpu.squeeze, l.cpu.left = 1, 1, math.Inf(-1)
+	return l
+}
+
+// Tune replaces the options. What the law has learnt stays.
+func (l *Law) Tune(o Options) { l.o = o }
+
+// Pass returns the greatest rate of answers over one latency, per second.
+func (l *Law) Pass() float64 { return l.history.pass }
+
+// Latency returns the typical latency; 0 if it is not known.
+func (l *Law) Latency() time.Duration { return time.Duration(l.latency.typical * 1e9) }
+
+// standstill is how long no step was taken while requests were inside until that counts as a standstill, in seconds.
+const standstill = 0.06
+
+// Step advances the law by r.Dt and returns what admissions are to go by.
+func (l *Law) Step(r *Reading) Verdict {
+	r.tame()
+	if !l.o.CPUOnly {
+		l.lingering.discount(r)
+	}
+	if r.Refused > 0 {
+		l.quiet = 0
+	} else {
+		l.quiet += r.Dt
+	}
+	b := bucket{
+		admitted: r.Admitted, refused: r.Refused, left: r.Left, ended: r.Ended, answered: r.Answered, latency: r.Latency,
+		inside: r.InFlight * r.Dt,
+	}
+	l.history.n = r.InFlight
+	if !l.flow.full {
+		l.latency.glance(&l.P, r.Answered, r.Latency)
+	}
+	l.history.advance(&l.P, l.o.Window, &b, r.Dt, l.closed)
+	l.credit *= math.Exp(-r.Dt)
+	if r.InFlight > 0 && r.Dt-r.Pause >= standstill {
+		l.credit = math.Max(l.credit, math.Min(r.Dt, 1))
+	}
+	if l.o.CPUOnly {
+		l.last = l.letter(r)
+	} else {
+		l.cpu.wait(&l.P, r, l.credit)
+		l.flow.step(l, r)
+		l.cpu.step(l, r)
+		l.last = l.verdict(r)
+	}
+	return l.last
+}
+
+// verdict takes the lesser of the limits that are in force.
+func (l *Law) verdict(r *Reading) Verdict {
+	v := Verdict{Limit: math.Inf(1)}
+	least := math.Max(2, l.o.MinLimit)
+	l.little = l.flow.limit < v.Limit
+	if l.little {
+		v.Limit = math.Max(l.flow.limit, least)
+		if l.refusing() {
+			v.Reason = Full
+		}
+	}
+	if l.cpu.inForce() {
+		v.Drop = l.cpu.drop
+		if limit := math.Max(l.cpu.limit, l.floor(r)); limit < v.Limit {
+			v.Limit, l.little = limit, false
+		}
+		if !l.little || v.Drop > 0 || r.Signal {
+			v.Reason = l.cpu.reason
+		}
+	}
+	v.Limit = math.Min(v.Limit+l.lingering.n, l.o.MaxLimit)
+	return v
+}
+
+// floor returns the least limit while the CPU is short.
+func (l *Law) floor(r *Reading) float64 {
+	if l.o.MinLimit > 0 {
+		return l.o.MinLimit
+	}
+	return math.Max(4, 2*math.Ceil(r.CPUs))
+}
+
+// letter is the rule alone: while the smoothed CPU usage is at the threshold, and CoolDown longer, in flight <= pass × rt.
+func (l *Law) letter(r *Reading) Verdict {
+	c := &l.cpu
+	c.left -= r.Dt
+	c.busy = r.CPUKnown && r.Smoothed >= l.o.Threshold
+	if c.busy || r.Signal {
+		c.left, c.reason = l.o.CoolDown, CPU
+		if !c.busy {
+			c.reason = Signal
+		}
+	}
+	v := Verdict{Limit: math.Inf(1)}
+	if c.left > 0 {
+		v = Verdict{Limit: math.Max(l.history.pass*l.latency.known(), l.floor(r)), Reason: c.reason}
+	}
+	v.Limit = math.Min(v.Limit, l.o.MaxLimit)
+	return v
+}
+
+// refusing reports whether a request was refused in the last 0.3 s.
+func (l *Law) refusing() bool { return l.quiet < 0.3 }
+
+// closed learns from a closed bucket.
+func (l *Law) closed(b *bucket) {
+	l.flow.fade()
+	l.flow.pile(l.history.piles(&l.P))
+	l.lingering.close(l)
+	taken := l.latency.taken + span
+	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)
+	if !ok {
+		return
+	}
+	if l.latency.samples == 0 && !pace { // it fills, or is full
+		return
+	}
+	if l.flow.slowed(&l.latency, stay, pace) {
+		l.latency.believe(stay)
+		return
+	}
+	l.latency.learn(&l.P, stay, taken)
+}

@@ -1,0 +1,357 @@
+package law
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheTypicalLatencyIsLearnt(t *testing.T) {
+	for _, takes := range []draw{constant(0.05), exponential(0.05), lognormal(0.05)} {
+		p := newPlant(1, Options{}, 0, takes)
+		p.run(10, 200)
+		require.InEpsilon(t, 0.05, p.Latency().Seconds(), 0.25)
+		require.Zero(t, p.refused)
+	}
+}
+
+// The short calls end first. By Little's law, how long all of them stay shows from the first second on.
+func TestTheFirstAnswersAreNotBelievedToBeTypical(t *testing.T) {
+	short := 0
+	for seed := range uint64(50) {
+		p := newPlant(seed, Options{}, 0, exponential(2))
+		for p.latency.samples == 0 {
+			p.run(0.02, 100)
+		}
+		if p.Latency() < 700*time.Millisecond {
+			short++ // a false alarm: the least mean stands for it then
+		}
+	}
+	require.LessOrEqual(t, short, 10, "of 50 cold starts")
+}
+
+func TestLatencyFallsByQuartersAndRisesByDrift(t *testing.T) {
+	p := Default()
+	l := latency{typical: 0.1, samples: believed}
+	l.learn(&p, 0.02, 1)
+	require.InDelta(t, 0.08, l.typical, 1e-9)
+	for range 30 {
+		l.learn(&p, 0.02, 1)
+	}
+	require.InDelta(t, 0.02, l.typical, 1e-4)
+	for range 60 {
+		l.learn(&p, 10, 1)
+	}
+	require.InEpsilon(t, 0.02*math.Pow(1+p.Drift, 60), l.typical, 0.01, "a minute of Drift, whatever it sees")
+	l = latency{}
+	l.learn(&p, 0.5, 1)
+	l.learn(&p, 2, 1)
+	require.InDelta(t, 2, l.typical, 1e-9, "the first samples are believed as they are")
+}
+
+// What fills up, or is full, shows in that fewer leave than come: nothing is learnt from it.
+func TestWhatDoesNotKeepPaceTeachesNothing(t *testing.T) {
+	p := newPlant(3, Options{MinLimit: 1e6}, 8, constant(0.025))
+	p.run(20, 1000)
+	require.Less(t, p.Latency(), 60*time.Millisecond, "nothing, or what the first answers took; requests wait for seconds")
+}
+
+func TestRefusalsSpoilASample(t *testing.T) {
+	p := Default()
+	l := latency{samples: believed, typical: 0.01}
+	for range 200 {
+		_, _, ok := l.take(&p, &bucket{admitted: 10, refused: 1, ended: 10, answered: 10, latency: 5, inside: 5}, false)
+		require.False(t, ok)
+	}
+	calm := 0
+	for ; calm < 200; calm++ {
+		if _, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, answered: 10, latency: 0.1, inside: 0.1}, false); ok {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, calm, int(1.8/span), "a second of calm, and then one of the sample")
+	require.Less(t, calm, int(3/span))
+}
+
+func TestFailuresAloneTeachNoLatency(t *testing.T) {
+	p := Default()
+	l := latency{samples: believed, typical: 0.01}
+	for range 1000 {
+		_, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, inside: 0.001}, false)
+		require.False(t, ok)
+	}
+}
+
+func TestAPoolThatIsHitByAStepIsProtected(t *testing.T) {
+	for _, load := range []float64{1.5, 2, 5, 10} {
+		p := newPlant(4, Options{}, 8, exponential(0.025)) // 320/s
+		p.run(20, 160)
+		require.Zero(t, p.refused)
+		p.run(1, 320*load)
+		p.reset()
+		p.run(30, 320*load)
+		require.Greater(t, p.good, 0.96*320*30, "load %v", load)
+		require.Less(t, p.most, 100.0, "load %v", load)
+		require.Greater(t, p.reasons[Full], p.reasons[Calm], "load %v", load)
+		require.Zero(t, p.reasons[CPU])
+		p.run(5, 160)
+		p.reset()
+		p.run(20, 160)
+		require.Zero(t, p.refused, "load %v: nothing is left of it", load)
+	}
+}
+
+func TestAPoolThatStartsFullIsProtected(t *testing.T) {
+	for _, load := range []float64{1.5, 3, 10} {
+		p := newPlant(5, Options{}, 8, constant(0.025))
+		p.run(10, 320*load)
+		p.reset()
+		p.run(30, 320*load)
+		require.Greater(t, p.good, 0.96*320*30, "load %v", load)
+		require.Less(t, p.most, 120.0, "load %v", load)
+	}
+}
+
+// The limit tightens while much is refused, which makes latency low, and is wide again afterwards.
+func TestTheLimitTightensWhileMuchIsRefused(t *testing.T) {
+	p := newPlant(6, Options{}, 8, constant(0.025))
+	p.run(20, 160)
+	wide := p.v.Limit
+	p.run(10, 3200)
+	tight := p.v.Limit
+	require.Less(t, tight, 0.6*wide)
+	p.run(20, 160)
+	require.Greater(t, p.v.Limit, 2*tight)
+}
+
+// Slow and uneven calls are served from a cold start on, whatever chance does. A false alarm heals.
+func TestSlowUnevenCallsAreServed(t *testing.T) {
+	for name, takes := range map[string]draw{"exponential": exponential(1), "lognormal": lognormal(1), "bimodal": bimodal(0.3), "constant": constant(1)} {
+		alarms, ever := 0, 0
+		for seed := range uint64(100) {
+			p := newPlant(seed, Options{}, 0, takes)
+			p.run(30, 150)
+			if p.share() > 0.01 {
+				alarms++
+			}
+			p.reset()
+			p.run(30, 150)
+			if p.share() > 0.01 {
+				ever++
+			}
+		}
+		t.Logf("%s: refused in %d of 100 cold starts, and after half a minute still in %d", name, alarms, ever)
+		require.LessOrEqual(t, alarms, 15, name)
+		require.Zero(t, ever, "%s: a false alarm heals", name)
+	}
+}
+
+// Answers that are missing mean that the dependency is slow, not that it is full.
+func TestADependencyThatSlowsIsFollowed(t *testing.T) {
+	for _, takes := range []func(float64) draw{constant, exponential} {
+		p := newPlant(7, Options{}, 0, takes(0.1))
+		p.run(20, 200)
+		p.takes = takes(0.8)
+		p.run(5, 200)
+		p.reset()
+		p.run(60, 200)
+		require.LessOrEqual(t, p.share(), 0.001)
+		p.takes = takes(0.1)
+		p.run(60, 200)
+		require.LessOrEqual(t, p.share(), 0.001)
+	}
+}
+
+// A dependency that answers nothing for a while is no reason to open the door, and its return is seen at once.
+func TestADependencyThatIsStuckAndReturns(t *testing.T) {
+	p := newPlant(8, Options{}, 8, constant(0.025))
+	p.run(20, 160)
+	p.takes = constant(5)
+	p.run(5, 160)
+	p.takes = constant(0.025)
+	p.run(10, 160)
+	p.reset()
+	p.run(10, 160)
+	require.Zero(t, p.refused)
+	require.Less(t, p.most, 20.0)
+}
+
+func TestALightLoadIsNeverRefused(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, slots := range []int{0, 16} {
+			p := newPlant(seed, Options{}, slots, exponential(0.02)) // 16 slots: 800/s
+			p.run(60, 400)
+			require.Zero(t, p.refused, "seed %d, %d slots", seed, slots)
+		}
+	}
+}
+
+func TestTheUsersLimitsHoldAlways(t *testing.T) {
+	p := newPlant(9, Options{MinLimit: 30, MaxLimit: 50}, 8, constant(0.025))
+	require.InDelta(t, 50, p.Step(&p.r).Limit, 0, "while nothing is known")
+	for range 20 {
+		p.run(1, 1600)
+		require.GreaterOrEqual(t, p.v.Limit, 30.0)
+		require.LessOrEqual(t, p.v.Limit, 50.0)
+		require.LessOrEqual(t, p.most, 50.0)
+	}
+	p = newPlant(9, Options{MinLimit: 30}, 8, constant(0.025))
+	p.r.CPU, p.r.Smoothed = 1, 1
+	p.run(20, 1600)
+	require.GreaterOrEqual(t, p.v.Limit, 30.0)
+}
+
+func TestTheDefaultFloorIsForTheCPUOnly(t *testing.T) {
+	p := newPlant(10, Options{}, 2, constant(0.1)) // 20/s
+	p.r.CPUs = 64
+	p.run(30, 10)
+	p.run(60, 40)
+	require.Less(t, p.v.Limit, 20.0, "a pool of two is not floored by 64 processors")
+	r := Reading{CPUs: 64}
+	require.InDelta(t, 128, p.floor(&r), 0)
+	r.CPUs = 0.3
+	require.InDelta(t, 4, p.floor(&r), 0)
+	p.o.MinLimit = 1
+	require.InDelta(t, 1, p.floor(&r), 0)
+}
+
+// busy is a service of two slots, its processors, under the given load: usage follows from how many are taken.
+func busy(o Options, load float64) *plant {
+	p := newPlant(11, o, 2, constant(0.01)) // 200/s
+	p.run(20, 100)
+	p.r.CPU, p.r.Smoothed = 1, 1
+	p.run(3, 200*load)
+	p.reset()
+	return p
+}
+
+func TestAShortCPULimits(t *testing.T) {
+	for _, load := range []float64{2, 10} {
+		p := busy(Options{}, load)
+		p.run(20, 200*load)
+		require.Greater(t, p.good, 0.95*200*20)
+		require.Less(t, p.most, 40.0)
+		require.Positive(t, p.reasons[CPU])
+		p.r.CPU, p.r.Smoothed = 0.5, 0.5
+		p.run(10, 100)
+		require.Equal(t, Calm, p.v.Reason)
+	}
+}
+
+// The integral: the bound shrinks while the CPU is full though much is refused, and grows while it has time to spare.
+func TestTheCPUIntegral(t *testing.T) {
+	p := busy(Options{}, 5)
+	p.run(10, 1000)
+	low := p.cpu
+	require.Less(t, low.stretch, 1.0)
+	require.LessOrEqual(t, low.squeeze, 1.0)
+	require.GreaterOrEqual(t, low.squeeze, 0.125)
+	p.r.CPU, p.r.Smoothed = 0.5, 1
+	p.run(5, 1000)
+	require.Greater(t, p.cpu.stretch, low.stretch)
+	require.InDelta(t, 1, p.cpu.squeeze, 1e-9)
+	require.LessOrEqual(t, p.cpu.stretch, 1000.0)
+	p.r.Smoothed = 0.5
+	p.run(60, 100)
+	require.InDelta(t, 1, p.cpu.stretch, 0.01, "calm brings it back")
+}
+
+func TestTheDropFollowsTheStandingWait(t *testing.T) {
+	p := Default()
+	var c cpu
+	wait := func(seconds, wait float64, r Reading) {
+		for range int(seconds / tick) {
+			r.Dt, r.Wait, r.WaitFresh = tick, wait, true
+			c.wait(&p, &r, 0)
+			require.GreaterOrEqual(t, c.drop, 0.0)
+			require.Less(t, c.drop, 1.0)
+		}
+	}
+	wait(1, p.Wait, Reading{})
+	require.Zero(t, c.drop, "below the target")
+	wait(0.06, 1, Reading{})
+	require.Zero(t, c.drop, "a moment is no queue that stands")
+	wait(1, 5.5*p.Wait, Reading{})
+	some := c.drop
+	require.Positive(t, some)
+	wait(1, 5.5*p.Wait, Reading{})
+	require.Greater(t, c.drop, some, "it integrates")
+	wait(20, 0, Reading{})
+	require.Zero(t, c.drop)
+	wait(5, 0.06, Reading{Pause: 0.06})
+	require.Zero(t, c.drop, "a quota pause is no queue")
+	before := c
+	c.wait(&p, &Reading{Dt: tick, Wait: 9}, 0)
+	require.Equal(t, before, c, "an old sample says nothing")
+	for range 50 {
+		c.wait(&p, &Reading{Dt: tick, Wait: 0.3, WaitFresh: true}, 0.5)
+	}
+	require.Zero(t, c.drop, "and neither is the time that the process stood still")
+}
+
+func TestASignalPutsTheLeastLimitInForce(t *testing.T) {
+	p := newPlant(12, Options{MinLimit: 3}, 0, constant(0.01))
+	p.r.Signal = true
+	p.run(0.04, 100)
+	require.Equal(t, Verdict{Limit: 3, Reason: Signal}, p.v, "before anything is known")
+	p.r.Signal = false
+	p.run(0.5, 10)
+	require.Equal(t, Signal, p.v.Reason, "it cools down")
+	p.run(5, 10)
+	require.Equal(t, Calm, p.v.Reason)
+	p = busy(Options{}, 3)
+	p.r.Signal = true
+	p.run(1, 600)
+	require.Equal(t, CPU, p.v.Reason, "a signal does not hide the CPU")
+}
+
+// An idle CPU is no reason to let more in while a signal of the user's is high.
+func TestASignalIsNotOpenedByAnIdleCPU(t *testing.T) {
+	p := newPlant(13, Options{}, 0, constant(0.05))
+	p.run(10, 200)
+	p.takes = constant(3)
+	p.r.Signal = true
+	for range 30 {
+		p.run(1, 200)
+		require.Equal(t, Signal, p.v.Reason)
+		require.Less(t, p.v.Limit, 250.0)
+	}
+}
+
+func TestTheLetter(t *testing.T) {
+	p := newPlant(14, Options{CPUOnly: true, MinLimit: 1}, 0, constant(0.1))
+	p.run(10, 500)
+	p.r.CPU, p.r.Wait = 1, 1
+	p.run(2, 500)
+	require.Equal(t, Verdict{Limit: math.Inf(1)}, p.v, "neither raw usage nor waits count")
+	p.r.Smoothed = 0.9
+	p.run(0.02, 500)
+	require.InDelta(t, p.Pass()*p.Latency().Seconds(), p.v.Limit, 1e-6)
+	require.Equal(t, CPU, p.v.Reason)
+	require.Zero(t, p.v.Drop)
+	p.r.Smoothed = 0.89
+	p.run(0.9, 500)
+	require.Equal(t, CPU, p.v.Reason, "it cools down")
+	p.run(0.2, 500)
+	require.Equal(t, Verdict{Limit: math.Inf(1)}, p.v)
+	p.Tune(Options{CPUOnly: true, Threshold: math.Inf(1), CoolDown: 1, Window: 5, MaxLimit: math.Inf(1)})
+	p.r.Smoothed = 1
+	p.run(1, 500)
+	require.Equal(t, Calm, p.v.Reason, "no threshold")
+}
+
+// A standstill of the process is nobody's queue: what waited for it is given the time that it took.
+func TestAStandstillGivesCredit(t *testing.T) {
+	p := newPlant(15, Options{}, 0, constant(0.02))
+	p.run(10, 200)
+	before := p.v.Limit
+	r := p.r
+	r.Dt, r.InFlight = 0.3, 60
+	r.Admitted, r.Left, r.Ended, r.Answered, r.Latency = 60, 4, 4, 4, 0.08
+	require.Greater(t, p.Step(&r).Limit, before+30)
+	p.run(5, 200)
+	require.InEpsilon(t, before, p.v.Limit, 0.3, "it fades")
+	require.Zero(t, p.refused)
+}

@@ -1,0 +1,118 @@
+package law
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// arrivals of a cold start at the given rate are put into buckets, and visit sees the history after each.
+func cold(rng *rand.Rand, seconds, rate float64, slots int, takes draw, visit func(h *history, answers float64) (goOn bool)) {
+	n := int(seconds / span)
+	buckets := make([]bucket, n)
+	var busy free
+	for at := rng.ExpFloat64() / rate; at < seconds; at += rng.ExpFloat64() / rate {
+		start := at
+		if slots > 0 && len(busy) >= slots {
+			start = math.Max(at, heap.Pop(&busy).(float64))
+		}
+		end := start + takes(rng)
+		if slots > 0 {
+			heap.Push(&busy, end)
+		}
+		buckets[min(int(at/span), n-1)].admitted++
+		if i := int(end / span); i < n {
+			b := &buckets[i]
+			b.left++
+			b.ended++
+			b.answered++
+			b.latency += end - at
+		}
+	}
+	var h history
+	answers := 0.0
+	for i := range buckets {
+		b := &buckets[i]
+		h.n += b.admitted - b.left
+		b.inside = h.n * span
+		answers += b.ended
+		h.close(b, ignore)
+		if !visit(&h, answers) {
+			return
+		}
+	}
+}
+
+// A cold start into a full pool is a queue that grows from the first moment on, and answers come in its order. It is seen within
+// a hundred answers, or as many as pile up until it is no chance any more.
+func TestAFloodOfAPoolIsSeen(t *testing.T) {
+	p := Default()
+	for _, pool := range []struct {
+		slots int
+		takes float64
+	}{{8, 0.025}, {4, 0.1}, {1, 0.005}, {16, 0.02}, {64, 0.05}} {
+		for _, load := range []float64{1.5, 2, 3, 10} {
+			rate := float64(pool.slots) / pool.takes
+			t.Run(fmt.Sprintf("%dx%v@%v", pool.slots, pool.takes, load), func(t *testing.T) {
+				seen, most := 0, 0.0
+				const seeds = 50
+				for seed := range uint64(seeds) {
+					rng := rand.New(rand.NewPCG(seed, 7))
+					cold(rng, 10, load*rate, pool.slots, constant(pool.takes), func(h *history, answers float64) bool {
+						if !h.piles(&p) {
+							return true
+						}
+						seen++
+						most = math.Max(most, answers)
+						return false
+					})
+				}
+				t.Logf("seen %d of %d, after at most %v answers, %.2f s", seen, seeds, most, most/rate)
+				require.Equal(t, seeds, seen)
+				require.LessOrEqual(t, most, math.Max(200, 2*rate), "answers")
+			})
+		}
+	}
+}
+
+// Calls that take long are no queue, however many of them come in until the first has ended. While few have ended, chance makes
+// some look like one: a false alarm, which heals. There are no more of them than these.
+func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
+	p := Default()
+	const seeds = 200
+	for name, of := range map[string]func(float64) draw{
+		"exponential": exponential, "constant": constant, "lognormal": lognormal, "bimodal": bimodal,
+	} {
+		for _, c := range []struct{ rate, mean float64 }{{150, 1}, {20, 2}, {500, 0.3}, {1000, 0.05}, {5, 3}} {
+			t.Run(fmt.Sprintf("%s/%v for %v s", name, c.rate, c.mean), func(t *testing.T) {
+				alarms := 0
+				for seed := range uint64(seeds) {
+					rng := rand.New(rand.NewPCG(seed, 9))
+					cold(rng, 15, c.rate, 0, of(c.mean), func(h *history, _ float64) bool {
+						if h.piles(&p) {
+							alarms++
+							return false
+						}
+						return true
+					})
+				}
+				t.Logf("%d of %d", alarms, seeds)
+				require.LessOrEqual(t, alarms, seeds*12/100)
+			})
+		}
+	}
+}
+
+func TestAQuietOrEmptyServiceHasNoQueue(t *testing.T) {
+	p := Default()
+	var h history
+	require.False(t, h.piles(&p))
+	for range 300 {
+		h.close(&bucket{admitted: 3, left: 3, ended: 3, answered: 3, latency: 0.03, inside: 0.03}, ignore)
+		require.False(t, h.piles(&p))
+	}
+}
