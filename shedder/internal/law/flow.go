@@ -180,8 +180,8 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	f.implied = math.Min(r.InFlight*seconds/math.Max(b.ended, 1e-9), f.far(l))
 }
 
-// heal finds a false alarm of the queue detector. By Little's law nobody stays longer than limit / rate while the service answers at that rate. If
-// requests do, the service is slow, and the limit is why it answers less.
+// heal finds a false alarm of the queue detector. By Little's law no request stays longer than limit / rate while the service
+// answers at that rate. If requests do, the service is slow, and the limit is why it answers less.
 func (f *flow) heal(l *Law, r *Reading) {
 	p, h, c := &l.P, &l.history, &f.check
 	if !f.full || !l.little || !l.refusing() || f.missing || h.rate == 0 {
