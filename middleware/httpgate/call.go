@@ -169,9 +169,10 @@ func (b *body) Read(p []byte) (int, error) {
 	began := b.call.elapsed()
 	b.call.reading.Store(true)
 	n, err := b.inner.Read(p)
-	b.call.reading.Store(false)
 	b.call.took.Add(int64(b.call.elapsed() - began))
-	if err != nil {
+	if err == nil {
+		b.call.reading.Store(false) // after an error, this Read alone ends the call
+	} else {
 		b.release()
 		if errors.Is(err, io.EOF) {
 			b.call.end(b.call.outcome)

@@ -101,7 +101,7 @@ func badCalls() []badCall {
 		{name: "no body, announced", prepare: func(r *http.Request) { r.Method, r.ContentLength = http.MethodPost, 5 }},
 		{name: "body too large", prepare: with(http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(strings.Repeat("x", 99_999))), 10), -1)},
 		{name: "body that stalls", prepare: with(&stalls{600 * time.Millisecond, 2}, -1)},
-		{name: "body that stalls until the deadline", prepare: with(&stalls{300 * time.Millisecond, 2}, -1), within: 310 * time.Millisecond},
+		{name: "body that stalls until the deadline", prepare: with(&stalls{600 * time.Millisecond, 2}, -1), within: 310 * time.Millisecond},
 		{name: "body of which there is no second copy", prepare: func(r *http.Request) {
 			with(iotest.ErrReader(errBroken), 3)(r)
 			r.GetBody = func() (io.ReadCloser, error) { return nil, errBroken }
