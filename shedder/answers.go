@@ -16,7 +16,8 @@ type answers [inflight.Cells]answerCell
 type answerCell struct {
 	word   atomic.Int64 // successes in the lower bits, the sum of their latencies above
 	failed atomic.Int64
-	_      [stripe.Size - 16]byte
+	quick  atomic.Int64 // successes that no queue can have held up
+	_      [stripe.Size - 24]byte
 }
 
 const (
@@ -24,14 +25,20 @@ const (
 	unit      = 64 // ns; the sum of a tick's latencies may be 13 days
 )
 
-func (a *answers) add(at int, latency time.Duration) {
-	a[at&(inflight.Cells-1)].word.Add(max(int64(latency), 0)/unit<<countBits + 1)
+// add counts a success. One that took less than quick is counted as such, too.
+func (a *answers) add(at int, latency, quick time.Duration) {
+	c := &a[at&(inflight.Cells-1)]
+	c.word.Add(max(int64(latency), 0)/unit<<countBits + 1)
+	if latency < quick {
+		c.quick.Add(1)
+	}
 }
 
 func (a *answers) fail(at int) { a[at&(inflight.Cells-1)].failed.Add(1) }
 
-// take returns the successes since the last call, the sum of their latencies in seconds, and the failures.
-func (a *answers) take() (answered, latency, failed float64) {
+// take returns the successes since the last call, the sum of their latencies in seconds, the quick ones among them, and the
+// failures.
+func (a *answers) take() (answered, latency, quick, failed float64) {
 	for i := range a {
 		c := &a[i]
 		if c.word.Load() != 0 {
@@ -42,6 +49,9 @@ func (a *answers) take() (answered, latency, failed float64) {
 		if c.failed.Load() != 0 {
 			failed += float64(c.failed.Swap(0))
 		}
+		if c.quick.Load() != 0 {
+			quick += float64(c.quick.Swap(0))
+		}
 	}
-	return answered, latency, failed
+	return answered, latency, quick, failed
 }

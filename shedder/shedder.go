@@ -35,6 +35,7 @@ type Shedder struct {
 	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
 	drop     odds                      // of being refused whatever is in flight
 	yields   atomic.Bool
+	quick    atomic.Int64 // ns: an answer that took less was held up by no queue
 	full     atomic.Pointer[spillway.Rejection]
 	dropped  atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
@@ -136,7 +137,7 @@ func (s *Shedder) Done(_ spillway.Request, t spillway.Ticket, res spillway.Resul
 	}
 	switch res.Outcome {
 	case spillway.Success:
-		s.answers.add(at, res.Latency)
+		s.answers.add(at, res.Latency, time.Duration(s.quick.Load()))
 	case spillway.Failure:
 		s.answers.fail(at)
 	}

@@ -70,7 +70,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	r.InFlight = float64(inside)
 	r.Admitted, r.Left, r.Refused = float64(entered-s.seen.entered), float64(gone-s.seen.gone), float64(refused-s.seen.refused)
 	var failed float64
-	r.Answered, r.Latency, failed = s.answers.take()
+	r.Answered, r.Latency, r.Quick, failed = s.answers.take()
 	r.Ended = r.Answered + failed
 	s.seen.entered, s.seen.gone, s.seen.refused = entered, gone, refused
 	signal, signalErr := readSignals(s.opts.Signals, now)
@@ -128,6 +128,7 @@ func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
 // publish makes v what Admit goes by, with a limit of at least least.
 func (s *Shedder) publish(v law.Verdict, least int64) {
 	s.drop.set(v.Drop)
+	s.quick.Store(int64(v.Quick * 1e9))
 	if !(v.Limit < math.MaxInt32) { // a NaN is no limit either
 		for i := range s.limits {
 			s.limits[i].Store(inflight.NoLimit)

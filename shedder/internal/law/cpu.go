@@ -35,7 +35,7 @@ func (c *cpu) wait(p *Params, r *Reading, credit float64) {
 		c.next = (c.next + 1) % len(c.waits)
 		c.waited = slices.Min(c.waits[:])
 	}
-	c.drop += (0.02*(c.waited-target) + 0.2*(c.waited-before)) / (2 * target)
+	c.drop += (0.02*(c.waited-target) + 0.2*(c.waited-before)) / (2 * target) * math.Min(1, 0.1+4*c.drop)
 	c.drop = math.Min(math.Max(c.drop, 0), 0.98)
 }
 
@@ -59,7 +59,11 @@ func (c *cpu) step(l *Law, r *Reading) {
 		x *= c.squeeze
 		c.limit = x + math.Sqrt(x)
 	}
-	busy := r.CPUKnown && (r.CPU >= l.o.Threshold || r.Smoothed >= l.o.Threshold) || c.waited >= p.Wait
+	threshold := l.o.Threshold
+	if l.latency.typical == 0 { // the least latency is a guess: only a full CPU makes up for that
+		threshold = math.Max(threshold, p.Full)
+	}
+	busy := r.CPUKnown && (r.CPU >= threshold || r.Smoothed >= threshold) || c.waited >= p.Wait
 	c.busy = busy || r.Signal
 	c.left -= r.Dt
 	over := busy && typical > 0 && (r.InFlight > c.limit || c.drop > 0 || l.refusing())

@@ -56,9 +56,9 @@ func (f *flow) step(l *Law, r *Reading) {
 	}
 	f.miss(l, r, heavy)
 	if f.piled >= sure && !f.full {
-		f.full, f.wide, f.held = true, 0, h.rate
-		if l.latency.samples <= believed {
-			l.latency.believe(l.latency.least) // what was learnt since was learnt in the queue
+		f.full, f.wide = true, 0
+		if l.latency.samples <= believed && !l.latency.guessed {
+			l.latency.guess() // what was learnt since was learnt in the queue
 		}
 	} else if !l.refusing() {
 		f.full = false
@@ -84,9 +84,15 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
-			if f.full && f.settled >= seconds && f.held*seconds >= p.Expect*h.uneven {
+			drained := over && l.latency.guessed
+			if f.full && (drained || f.settled >= seconds) && f.held*seconds >= p.Expect*h.uneven && !h.interrupted(seconds) {
+				stay := b.stay()
+				if drained { // the answers waited in the queue that is worked off
+					stay = b.inside / b.ended
+					l.latency.least = stay
+				}
 				f.full, f.wide = false, 1
-				l.latency.believe(b.stay())
+				l.latency.believe(stay)
 			}
 			return
 		}
@@ -126,7 +132,7 @@ func (f *flow) bound(l *Law) {
 	f.stay = t
 	x := rate * t
 	burst := h.burst + 2*math.Sqrt(h.burst) // as great as the last ones, it is no overload
-	f.limit = math.Max(math.Max(2, x+(1+f.wide)*math.Sqrt(x)), f.wide*burst)
+	f.limit = math.Max(math.Max(2, x+math.Sqrt(x)), f.wide*burst)
 	if l.o.SLO > 0 {
 		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
 	}
@@ -171,10 +177,8 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		return
 	case (heavy || f.full) && !was && (b.ended < p.Few || f.settled < seconds):
 		return
-	case (heavy || f.full) && !was:
-		if newer, _, _ := h.last(seconds / 2); newer.ended < b.ended/4 { // it stops answering
-			return
-		}
+	case (heavy || f.full) && !was && h.interrupted(seconds):
+		return
 	}
 	f.missing, f.full = true, false
 	f.implied = math.Min(r.InFlight*seconds/math.Max(b.ended, 1e-9), f.far(l))
@@ -184,7 +188,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 // answers at that rate. If requests do, the service is slow, and the limit is why it answers less.
 func (f *flow) heal(l *Law, r *Reading) {
 	p, h, c := &l.P, &l.history, &f.check
-	if !f.full || !l.little || !l.refusing() || f.missing || h.rate == 0 {
+	if !f.full && !l.latency.guessed || !l.little || !l.refusing() || f.missing || h.rate == 0 {
 		c.ended, c.stay, c.age, c.longest = 0, 0, 0, 0
 		return
 	}

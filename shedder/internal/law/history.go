@@ -16,6 +16,7 @@ type bucket struct {
 	ended             float64 // those of them that were answered or failed
 	answered          float64 // the successes among them
 	latency           float64 // seconds, summed over answered
+	quick             float64 // those of answered that no queue held up
 	inside            float64 // seconds that requests spent in flight, summed
 }
 
@@ -26,6 +27,7 @@ func (b *bucket) add(o *bucket, share float64) {
 	b.ended += o.ended * share
 	b.answered += o.answered * share
 	b.latency += o.latency * share
+	b.quick += o.quick * share
 	b.inside += o.inside * share
 }
 
@@ -118,8 +120,8 @@ func (h *history) close(b *bucket, closed func(*bucket)) {
 	if h.empty > settle {
 		return
 	}
-	if len(h.ring) >= 2*reach {
-		h.ring = append(h.ring[:0], h.ring[reach:]...)
+	if len(h.ring) >= 4*reach {
+		h.ring = append(h.ring[:0], h.ring[2*reach:]...)
 	}
 	h.ring = append(h.ring, *b)
 	closed(b)
@@ -146,7 +148,7 @@ func (h *history) measure(p *Params, window float64) {
 			if c == one {
 				pass = math.Max(pass, sum/(float64(c)*span))
 			}
-			if c >= min(least, n) && (sum >= p.Enough || c == reach || sum >= p.Enough/4 && j == 0) {
+			if c >= min(least, n) && (sum >= p.Enough || c == reach || sum > 0 && j == 0) {
 				rate = math.Max(rate, sum/(float64(c)*span))
 				break
 			}
@@ -165,34 +167,43 @@ func (h *history) measure(p *Params, window float64) {
 // piles reports whether requests pile up in a queue: significantly more came in than left, those that leave came first, and
 // they leave at a steady rate. Requests that only take long leave in another order, or faster and faster at first.
 func (h *history) piles(p *Params) bool {
-	n := len(h.ring)
+	half := min(len(h.ring), reach) / 2
+	if b, _, _ := h.last(reach * span); b.left < p.Enough {
+		half = min(len(h.ring), 2*reach) / 2
+	}
 	var all, older bucket
-	for i := range h.ring[max(0, n-reach):] {
-		b := &h.ring[max(0, n-reach)+i]
-		all.add(b, 1)
-		if i < min(n, reach)/2 {
-			older.add(b, 1)
+	for i, b := range h.ring[len(h.ring)-2*half:] {
+		all.add(&b, 1)
+		if i < half {
+			older.add(&b, 1)
 		}
 	}
-	newer := bucket{admitted: all.admitted - older.admitted, left: all.left - older.left}
+	newer := all
+	newer.add(&older, -1)
+	chance := all.admitted + all.left
+	if all.left < p.Enough { // so few that their order says more than their number
+		chance = all.admitted
+	}
 	growth, before := newer.admitted-newer.left, older.admitted-older.left
 	switch {
-	case all.left < p.Few, growth+before < 3*math.Sqrt(all.admitted+all.left):
+	case growth+before < 3*math.Sqrt(chance):
 		return false
-	case growth < 2*math.Sqrt(newer.admitted+newer.left), growth < 0.6*before:
+	case (growth < 2*math.Sqrt(chance/2) || growth < 0.6*before) && !(older.answered >= p.Few && newer.mean() > 2*older.mean()):
 		return false
 	case newer.left > 1.25*older.left+math.Sqrt(all.left):
 		return false
 	}
-	deviation, waited := h.order(p.Few)
-	return deviation <= 0.25*waited
+	if newer.quick > 0.1*newer.answered {
+		return false
+	}
+	deviation, waited, answers := h.order(p.Few)
+	return answers*math.Log(waited/math.Max(2*deviation, span/8*answers)) >= 7
 }
 
 // order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how
 // much their latencies deviate from that, and what they would be there, both summed in seconds.
-func (h *history) order(few float64) (deviation, waited float64) {
+func (h *history) order(few float64) (deviation, waited, answers float64) {
 	inside := h.n
-	var answers float64
 	for k := len(h.ring) - 1; k >= 0 && (answers < few || k > len(h.ring)-4); k-- {
 		b := &h.ring[k]
 		wait := h.back(k, inside-(b.admitted-b.left)/2)
@@ -201,7 +212,7 @@ func (h *history) order(few float64) (deviation, waited float64) {
 		answers += b.answered
 		inside -= b.admitted - b.left
 	}
-	return deviation, waited
+	return deviation, waited, answers
 }
 
 // back returns how long before the middle of bucket k the last n requests came in, in seconds.
@@ -219,6 +230,10 @@ func (h *history) back(k int, n float64) float64 {
 	return passed
 }
 
+// quick returns half of how long the oldest request in flight has been there if the first in is the first out, in seconds.
+// An answer that took less did not wait in such a queue.
+func (h *history) quick() float64 { return h.back(len(h.ring)-1, h.n) / 2 }
+
 // last returns the sum of at least the last seconds, and how many they were. It reports false if there are not so many yet.
 func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 	b, covered = h.open, h.age
@@ -227,4 +242,13 @@ func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 		covered += span
 	}
 	return b, covered, covered >= seconds
+}
+
+// interrupted reports whether answers stop or begin in the last seconds: one half of them has less than a third of what the
+// other has.
+func (h *history) interrupted(seconds float64) bool {
+	all, _, _ := h.last(seconds)
+	newer, _, _ := h.last(seconds / 2)
+	older := all.ended - newer.ended
+	return newer.ended < older/3 || older < newer.ended/3
 }

@@ -27,7 +27,7 @@ func naive(p *Params, ring []bucket, window float64) (rate, pass float64) {
 		least := min(max(10, min(stay, reach)), len(ring))
 		for length := least; length <= min(end, reach); length++ {
 			n := sum(end-length, end)
-			if n >= p.Enough || length == reach || length == end && n >= p.Enough/4 {
+			if n >= p.Enough || length == reach || length == end && n > 0 {
 				rate = math.Max(rate, n/(float64(length)*span))
 				break
 			}

@@ -6,6 +6,7 @@ import "math"
 type latency struct {
 	typical float64 // seconds; 0 until it is known
 	least   float64 // least mean of some answers: stands for typical until that is known
+	guessed bool    // typical is a guess
 	samples int
 
 	some   bucket  // too few answers to say anything yet
@@ -73,6 +74,7 @@ func (l *latency) restart() { l.sample, l.late, l.taken = bucket{}, bucket{}, 0 
 // quarter, and longer ones by Drift a second: a rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
 	l.samples++
+	l.guessed = false
 	switch {
 	case l.samples <= believed:
 		l.typical = stay
@@ -85,7 +87,7 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 
 // believe sets the typical latency by proof.
 func (l *latency) believe(stay float64) {
-	l.typical, l.samples = stay, believed
+	l.typical, l.samples, l.guessed = stay, believed, false
 	l.restart()
 }
 
@@ -95,4 +97,13 @@ func (l *latency) known() float64 {
 		return l.typical
 	}
 	return l.least
+}
+
+// guess sets the typical latency to the least that some answers had in the mean, until there is something better.
+func (l *latency) guess() {
+	l.typical, l.samples, l.guessed = l.least, 0, true
+	if l.least == 0 {
+		l.typical = l.some.mean()
+	}
+	l.restart()
 }

@@ -16,6 +16,7 @@ type Reading struct {
 	Ended             float64 // those of them that were answered or failed
 	Answered          float64 // the successes among them
 	Latency           float64 // summed over Answered
+	Quick             float64 // those of Answered that took less than the Quick of the last Verdict
 
 	CPU      float64 // raw usage, 0..1
 	Smoothed float64
@@ -63,6 +64,7 @@ const (
 
 // A Verdict is what admissions go by.
 type Verdict struct {
+	Quick  float64 // seconds: an answer that takes less was held up by no queue of those in flight
 	Limit  float64 // greatest number in flight; +Inf is none
 	Drop   float64 // share of requests that is refused whatever their number
 	Reason Reason  // why requests are refused: Calm while none is
@@ -117,7 +119,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	b := bucket{
 		admitted: r.Admitted, refused: r.Refused, left: r.Left, ended: r.Ended, answered: r.Answered, latency: r.Latency,
-		inside: r.InFlight * r.Dt,
+		quick: r.Quick, inside: r.InFlight * r.Dt,
 	}
 	l.history.n = r.InFlight
 	if !l.flow.full {
@@ -136,6 +138,7 @@ func (l *Law) Step(r *Reading) Verdict {
 		l.cpu.step(l, r)
 		l.last = l.verdict(r)
 	}
+	l.last.Quick = l.history.quick()
 	return l.last
 }
 

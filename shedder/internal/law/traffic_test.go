@@ -91,7 +91,7 @@ const tick = 0.02
 // run offers rate calls a second for the given seconds, and advances the law every 20 ms.
 func (p *plant) run(seconds, rate float64) {
 	for steps := int(math.Round(seconds / tick)); steps > 0; steps-- {
-		p.r.Admitted, p.r.Refused, p.r.Left, p.r.Ended, p.r.Answered, p.r.Latency = 0, 0, 0, 0, 0, 0
+		p.r.Admitted, p.r.Refused, p.r.Left, p.r.Ended, p.r.Answered, p.r.Latency, p.r.Quick = 0, 0, 0, 0, 0, 0, 0
 		until := p.now + tick
 		next := math.Inf(1)
 		if rate > 0 {
@@ -147,6 +147,9 @@ func (p *plant) end() {
 	p.r.Ended++
 	p.r.Answered++
 	p.r.Latency += at - p.arrived[at]
+	if at-p.arrived[at] < p.v.Quick {
+		p.r.Quick++
+	}
 	delete(p.arrived, at)
 	p.good++
 	p.start(at)
