@@ -10,6 +10,7 @@ require (
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/gorilla/mux v1.8.1
 	github.com/labstack/echo/v5 v5.3.1
+	github.com/quic-go/quic-go v0.59.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/spillway-go/spillway v0.0.0
 	github.com/spillway-go/spillway/cluster v0.0.0
@@ -50,7 +51,6 @@ require (
 	github.com/philhofer/fwd v1.2.0 // indirect
 	github.com/power-devops/perfstat v0.0.0-20210106213030-5aafc221ea8c // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
-	github.com/quic-go/quic-go v0.59.0 // indirect
 	github.com/shirou/gopsutil/v3 v3.24.5 // indirect
 	github.com/shoenig/go-m1cpu v0.2.1 // indirect
 	github.com/tinylib/msgp v1.6.3 // indirect

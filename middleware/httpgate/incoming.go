@@ -74,6 +74,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	case err == nil:
 	case errors.Is(err, io.EOF):
 		b.eof.Store(true)
+		b.x.in.Trailer = b.x.r.Trailer // servers of HTTP/1 and HTTP/3 set it with the end of the body
 	case !errors.Is(err, http.ErrBodyReadAfterClose): // which is the handler's
 		b.fault.Store(true)
 	}
