@@ -55,7 +55,7 @@ type sentBody struct {
 func (b *sentBody) Read(p []byte) (int, error) {
 	o := b.out
 	began := time.Since(o.start)
-	o.since.Store(int64(began))
+	o.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
 	n, err := b.ReadCloser.Read(p)
 	o.since.Store(0)
 	o.waits.Add(int64(time.Since(o.start) - began))
