@@ -16,6 +16,7 @@ require (
 	github.com/spillway-go/spillway/cluster v0.0.0
 	github.com/spillway-go/spillway/middleware/grpcgate v0.0.0
 	github.com/stretchr/testify v1.12.1
+	golang.org/x/net v0.57.0
 	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.11
 )
@@ -66,7 +67,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
-	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
