@@ -315,6 +315,25 @@ func TestFailuresOfTheServerStillCount(t *testing.T) {
 	}
 }
 
+// A request that is not valid is known by itself: of two errors at once, net/http may tell the one of the connection.
+func TestInvalidRequestIsItsCallersFaultWhateverTheError(t *testing.T) {
+	n := 0
+	for _, c := range badCalls() {
+		switch {
+		case strings.HasPrefix(c.name, "header") && c.name != "header too large":
+		case strings.Contains(c.name, "trailer"), strings.Contains(c.name, "method"), c.name == "no header", c.name == "no body, announced":
+		default:
+			continue
+		}
+		n++
+		p := &tripwire{}
+		c.send(t, transport(t, failing(errBroken), nil, p))
+		_, against := p.seen()
+		require.Empty(t, against, c.name)
+	}
+	require.Equal(t, 14, n)
+}
+
 // A Transport sends the body and the fields of a request as it got it, and the answer is that to the caller's own request.
 func TestWatchedBodyIsSentAsItIs(t *testing.T) {
 	for _, body := range []io.Reader{strings.NewReader("body"), struct{ io.Reader }{strings.NewReader("body")}} {
