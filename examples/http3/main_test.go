@@ -60,16 +60,16 @@ func serve(t *testing.T, h http.Handler) *site {
 }
 
 // send sends body to path, and returns the answer with what can be read of its body.
-func (s *site) send(t *testing.T, ctx context.Context, path string, body io.Reader) (res *http.Response, got string, err error) {
-	t.Helper()
+func (s *site) send(ctx context.Context, path string, body io.Reader) (res *http.Response, got string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.addr+path, body)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, "", err
+	}
 	res, err = s.client.Do(r)
 	if err != nil {
 		return nil, "", err
 	}
 	defer res.Body.Close()
-	require.Equal(t, 3, res.ProtoMajor)
 	b, err := io.ReadAll(res.Body)
 	return res, string(b), err
 }
@@ -88,6 +88,7 @@ func TestTheServiceOverHTTP3(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, "HTTP/3.0", res.Proto)
 	require.Equal(t, []spillway.Outcome{spillway.Success}, ended(t, p))
 
 	p.Refuse(errFull)
@@ -137,7 +138,7 @@ func TestBookedIsWhatTheClientSaw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &gatetest.Recorder{}
 			s := serve(t, httpgate.Handler(spillway.New(p), nil)(c.handler))
-			res, got, err := s.send(t, t.Context(), "/", strings.NewReader(c.body))
+			res, got, err := s.send(t.Context(), "/", strings.NewReader(c.body))
 			if c.broken {
 				require.Error(t, err)
 			} else {
@@ -214,7 +215,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	never, w := io.Pipe()
 	defer w.Close()
 	for _, body := range []io.Reader{nil, strings.NewReader("body"), strings.NewReader(strings.Repeat("x", 1<<20)), never} {
-		res, got, err := s.send(t, t.Context(), "/", body) // the client gives up after 30 s
+		res, got, err := s.send(t.Context(), "/", body) // the client gives up after 30 s
 		require.NoError(t, err)
 		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 		require.Contains(t, got, "temporary server capacity")
@@ -250,7 +251,7 @@ func TestClientThatLeaves(t *testing.T) {
 				sent := make(chan struct{})
 				go func() {
 					defer close(sent)
-					_, _, _ = s.send(t, ctx, path, body) // the answer may come or not
+					_, _, _ = s.send(ctx, path, body) // the answer may come or not
 				}()
 				<-running
 				require.Equal(t, 1, p.InFlight())
