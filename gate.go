@@ -78,23 +78,27 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 }
 
 // enterRest asks all policies but the first, which has admitted r.
-func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) (err error) {
-	r, admitted := p.req, 1
+func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
+	admitted := 1 // written for the deferred function alone, so that the loop keeps its variable in a register
 	defer func() {
-		if admitted > 0 { // the next one refused, panicked or ended the goroutine
+		if admitted > 0 { // the next one panicked or ended the goroutine
 			g.giveBack(p, admitted)
 		}
 	}()
+	r := p.req
 	if g.queues&1 != 0 && ownClock {
 		r.Arrived = p.waited(0)
 	}
-	for i := 1; i < len(g.policies); i++ {
-		if p.tickets[i], err = g.policies[i].Admit(ctx, r); err != nil {
+	policies, queues := g.policies, g.queues
+	for i := 1; i < len(policies) && i < maxPolicies; i++ {
+		t, err := policies[i].Admit(ctx, r)
+		if err != nil {
 			g.counts.refused(i, err)
 			return err
 		}
-		admitted++
-		if g.queues&(1<<i) != 0 && ownClock {
+		p.tickets[i] = t
+		admitted = i + 1
+		if queues&(1<<i) != 0 && ownClock {
 			r.Arrived = p.waited(i)
 		}
 	}
@@ -120,17 +124,20 @@ func (g *Gate) now() time.Time {
 // giveBack ends the request with outcome Refused at the first n policies, the last of them first. If one panics, the others are
 // told nevertheless.
 func (g *Gate) giveBack(p *Permit, n int) {
-	i := n - 1
-	if i == 0 { // no others
-		g.policies[0].Done(p.requestAt(0), p.tickets[0], Result{Outcome: Refused})
-		return
-	}
+	left := n
 	defer func() {
-		if i >= 0 {
-			g.giveBack(p, i)
+		if left > 0 {
+			g.giveBack(p, left)
 		}
 	}()
-	for ; i >= 0; i-- {
-		g.policies[i].Done(p.requestAt(i), p.tickets[i], Result{Outcome: Refused})
+	policies := g.policies
+	for i := n - 1; i >= 0; i-- {
+		left = i
+		r := &p.req
+		if p.arrivals != nil {
+			at := p.requestAt(i)
+			r = &at
+		}
+		policies[i].Done(*r, p.tickets[i], Result{Outcome: Refused})
 	}
 }

@@ -67,19 +67,22 @@ func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 
 // tell ends the request at the first n policies, the last of them first. If one panics, the others are told nevertheless.
 func (p *Permit) tell(n int, res Result) {
-	policies, i := p.gate.policies, n-1
+	left := n // written for the deferred function alone, so that the loop keeps its variable in a register
 	defer func() {
-		if i >= 0 {
-			p.tell(i, res)
+		if left > 0 {
+			p.tell(left, res)
 		}
 	}()
+	policies := p.gate.policies
 	if p.arrivals == nil {
-		for ; i >= 0; i-- {
+		for i := n - 1; i >= 0; i-- {
+			left = i
 			policies[i].Done(p.req, p.tickets[i], res)
 		}
 		return
 	}
-	for ; i >= 0; i-- { // it waited: each policy gets the latency since the request reached it
+	for i := n - 1; i >= 0; i-- { // it waited: each policy gets the latency since the request reached it
+		left = i
 		r, ri := p.requestAt(i), res
 		ri.Latency = max(res.Latency-r.Arrived.Sub(p.req.Arrived), 0)
 		policies[i].Done(r, p.tickets[i], ri)

@@ -185,7 +185,7 @@ func TestTLSToAFarRedis(t *testing.T) {
 	dir := t.TempDir()
 	pool := writeCertificate(t, dir)
 	s := redistest.Start(t)
-	port := freePort(t)
+	port := redistest.FreePort(t)
 	s.Do("CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file", filepath.Join(dir, "key.pem"),
 		"tls-ca-cert-file", filepath.Join(dir, "cert.pem"), "tls-auth-clients", "no", "tls-port", port)
 	proxy := redistest.NewProxy(t, net.JoinHostPort("127.0.0.1", port))
@@ -230,14 +230,4 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(cert))
 	return pool
-}
-
-// freePort returns a port that nobody listens on now.
-func freePort(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	require.NoError(t, err)
-	return port
 }

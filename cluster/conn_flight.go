@@ -31,10 +31,12 @@ type flight struct {
 	cancel context.CancelFunc
 	sent   atomic.Int64  // ns since began when the client wrote the command; 0 before, givenUp if it never will
 	left   error         // why the caller has left; its own
+	key    any           // of one of its commands
 	done   chan struct{} // closed when what is below is there
 
 	reply    any
 	err      error
+	stale    bool  // err is that of a connection that had ended before: Redis answers on others
 	replies  []any // of a pipeline, with errs
 	errs     []error
 	panicked any
@@ -82,6 +84,7 @@ func (f *flight) run(ctx context.Context, fn func(ctx context.Context)) bool {
 		defer f.land()
 		defer func() { f.panicked = recover() }()
 		fn(f.ctx)
+		f.stale = f.there(f.ctx)
 	}()
 	select {
 	case <-f.done:
@@ -112,6 +115,25 @@ func (f *flight) land() {
 		f.conn.underway.Add(-1)
 	}
 	<-f.conn.flights
+}
+
+// there reports whether Redis answers, although the connection of f has ended. When Redis restarts, all connections of the pool end
+// at once, and each of them fails a call; a breaker that counted those would open, and fail probe by probe for longer and longer.
+// The client looks for such connections by itself, but not with TLS, nor on Windows. So there uses them up until one answers.
+func (f *flight) there(ctx context.Context) bool {
+	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != ReasonConn {
+		return false // it was not sent on any connection, or that did not end
+	}
+	for range f.conn.client.PoolStats().IdleConns + 1 {
+		err := f.conn.client.Process(ctx, onceCmd{redis.NewCmd(ctx, "exists", f.key)})
+		if err == nil {
+			return true
+		}
+		if reasonOf(err) != ReasonConn {
+			break
+		}
+	}
+	return false
 }
 
 func (f *flight) ended() bool {
@@ -187,6 +209,9 @@ func (f *flight) send(ctx context.Context, s *script, command []any) (any, error
 // mark replaces the text of the script in a command.
 func (f *flight) mark(command []any, void string) []any {
 	command[1] = markedArg{flight: f, text: fmt.Sprint(command[1]), void: void}
+	if len(command) > 3 {
+		f.key = command[3] // behind the number of keys
+	}
 	return command
 }
 
@@ -216,6 +241,9 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 			outcome = spillway.Dropped
 		}
 		return outcome, context.DeadlineExceeded
+	}
+	if reason == ReasonConn && f.stale {
+		return spillway.Ignored, &RedisError{Reason: reason, Err: err}
 	}
 	if blame {
 		return spillway.Failure, &RedisError{Reason: reason, Err: err}

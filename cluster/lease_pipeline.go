@@ -21,6 +21,9 @@ func (c *conn) runAll(ctx context.Context, s *script, commands [][]any) (replies
 		}
 		replies, errs = f.replies, f.errs
 		outcome := spillway.Failure
+		if f.stale {
+			outcome = spillway.Ignored
+		}
 		for i, err := range errs {
 			if err == nil {
 				outcome = spillway.Success

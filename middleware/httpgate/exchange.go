@@ -42,12 +42,13 @@ func (x *exchange) writeHeader(status int) {
 	if status == http.StatusRequestEntityTooLarge && x.status == 0 {
 		x.closeOversized()
 	}
-	// What comes before the final header says nothing; 101 is final.
-	if status >= 200 || status == http.StatusSwitchingProtocols {
+	// A header before the final one says nothing. 101 is final, but only HTTP/1 has it.
+	switches := status == http.StatusSwitchingProtocols && x.r.ProtoMajor == 1
+	if status >= 200 || switches {
 		x.commit(status)
 	}
 	x.inner.WriteHeader(status)
-	if status == http.StatusSwitchingProtocols && x.status == status {
+	if switches && x.status == status {
 		x.detach()
 	}
 }

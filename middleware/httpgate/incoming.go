@@ -66,7 +66,7 @@ type requestBody struct {
 func (b *requestBody) Read(p []byte) (int, error) {
 	arrived := b.x.permit.Arrived()
 	began := time.Since(arrived)
-	b.since.Store(int64(began))
+	b.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
 	n, err := b.ReadCloser.Read(p)
 	b.since.Store(0)
 	b.x.blocked.Add(int64(time.Since(arrived) - began))
@@ -74,6 +74,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	case err == nil:
 	case errors.Is(err, io.EOF):
 		b.eof.Store(true)
+		b.x.in.Trailer = b.x.r.Trailer // servers of HTTP/1 and HTTP/3 set it with the end of the body
 	case !errors.Is(err, http.ErrBodyReadAfterClose): // which is the handler's
 		b.fault.Store(true)
 	}

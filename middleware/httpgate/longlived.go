@@ -101,9 +101,11 @@ func (m *Middleware) claimsLongLife(r *http.Request) bool {
 	return len(accept) == 1 && r.Method == http.MethodGet && isEventStream(accept[0]) && !strings.Contains(accept[0], ",")
 }
 
-// isTunnel reports whether r is an extended CONNECT (RFC 8441), as WebSockets over HTTP/2 begin.
+// isTunnel reports whether r is an extended CONNECT, as WebSockets over HTTP/2 (RFC 8441) and HTTP/3 (RFC 9220) begin.
+// net/http keeps the protocol of the tunnel in the header, quic-go in Request.Proto.
 func isTunnel(r *http.Request) bool {
-	return r.Method == http.MethodConnect && len(r.Header[":protocol"]) > 0
+	return r.Method == http.MethodConnect &&
+		(len(r.Header[":protocol"]) > 0 || r.ProtoMajor == 3 && !strings.HasPrefix(r.Proto, "HTTP/"))
 }
 
 // isEventStream reports whether a media type, perhaps with parameters, is text/event-stream.

@@ -55,7 +55,7 @@ type sentBody struct {
 func (b *sentBody) Read(p []byte) (int, error) {
 	o := b.out
 	began := time.Since(o.start)
-	o.since.Store(int64(began))
+	o.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
 	n, err := b.ReadCloser.Read(p)
 	o.since.Store(0)
 	o.waits.Add(int64(time.Since(o.start) - began))
@@ -121,7 +121,7 @@ var (
 // unsendable reports whether the error err of r is about r itself, which is not valid: nobody was asked, or nobody could
 // have answered.
 func unsendable(r *http.Request, err error) bool {
-	return r.Header == nil || r.Method != "" && !validToken(r.Method) || !validHeader(r.Header) || !validHeader(r.Trailer) ||
+	return r.Header == nil || r.Method != "" && !validToken(r.Method) || !validHeader(r.Header) || !validHeader(r.Trailer) || frames(r.Trailer) ||
 		r.ContentLength > 0 && !hasBody(r) || hasControl(r.URL.RequestURI()) || ownErrors(err)
 }
 
@@ -150,6 +150,17 @@ func validHeader(h http.Header) bool {
 		}
 	}
 	return true
+}
+
+// frames reports whether a trailer says how to read what is in front of it. HTTP does not allow that.
+func frames(trailer http.Header) bool {
+	for name := range trailer {
+		switch http.CanonicalHeaderKey(name) {
+		case "Content-Length", "Trailer", "Transfer-Encoding":
+			return true
+		}
+	}
+	return false
 }
 
 // hasControl reports whether s has a control character other than a tab.

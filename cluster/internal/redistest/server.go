@@ -78,6 +78,16 @@ func open(t testing.TB, dir string, args []string) (*Server, error) {
 	return nil, last
 }
 
+// FreePort returns a port that nobody listens on now, for a server that is to come back to it.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	return strconv.Itoa(port)
+}
+
 // freePort returns a port that nobody listens on now, and neither on that 10000 above it, which is the bus of a cluster. It
 // lies below those that outgoing connections get, so that a server can come back to it.
 func freePort() (int, error) {
