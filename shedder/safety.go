@@ -72,7 +72,7 @@ func isShare(x float64) bool { return x >= 0 && x <= mostShare }
 // requests too: requests then take longer than while the service is calm, or the CPU is in use.
 type witness struct {
 	inside, ended float64 // in flight, and requests that end per second: their quotient is the latency (Little)
-	cpu           float64
+	spare         float64 // share of the CPU that is not in use; a new one counts as busy
 	doubted       float64 // seconds for which the waits have not shown, less those for which they have
 	asks          bool    // requests yield once, so that a wait for a processor shows in their latency if there is one
 }
@@ -97,9 +97,9 @@ func (w *witness) doubts(r *law.Reading, calm time.Duration) bool {
 	if r.CPUKnown {
 		usage = r.CPU
 	}
-	w.cpu = usage + (w.cpu-usage)*math.Exp(-r.Dt/witnessCPU)
+	w.spare = 1 - usage + (w.spare-(1-usage))*math.Exp(-r.Dt/witnessCPU)
 	late := math.Max(0, w.inside-calm.Seconds()*w.ended) / math.Max(w.ended, 1e-3)
-	if calm == 0 || w.cpu >= witnessBusy || r.Wait <= math.Max(late, yieldFrom.Seconds()) {
+	if 1-w.spare >= witnessBusy || r.Wait <= math.Max(late, yieldFrom.Seconds()) {
 		w.doubted, w.asks = math.Max(0, w.doubted-r.Dt), false
 		return false
 	}
@@ -107,8 +107,12 @@ func (w *witness) doubts(r *law.Reading, calm time.Duration) bool {
 	if r.Wait > 4*(late+calm.Seconds()) { // shorter waits may be part of a calm latency
 		w.doubted = math.Min(w.doubted+r.Dt, 2*doubtAfter)
 	}
+	if w.doubted >= doubtAfter {
+		r.Wait = 0
+		return true
+	}
 	r.Wait = late
-	return w.doubted >= doubtAfter
+	return false
 }
 
 // A leak lets some of those who would be refused pass, so that no more than a set share of all are refused.

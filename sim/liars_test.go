@@ -15,8 +15,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// lieFrom is when sensors begin to lie, in seconds: the shedder has learnt the service by then.
-const lieFrom = 12.0
+// learnt is how many seconds it takes until the shedder has learnt a service.
+const learnt = 12.0
 
 // A liar makes the sensors of a host lie.
 type liar struct {
@@ -118,11 +118,11 @@ func (l lyingSched) Sample(now time.Time) stats.SchedSample {
 	return l.lie(s)
 }
 
-// gate is a shedder whose sensors lie from lieFrom on. It sets said to the seconds after which the shedder said so.
-func (l liar) gate(seed uint64, said *float64) func(h *sim.Host) (*spillway.Gate, error) {
+// gate is a shedder whose sensors lie from so many seconds on. It sets said to the seconds after which the shedder said so.
+func (l liar) gate(seed uint64, from float64, said *float64) func(h *sim.Host) (*spillway.Gate, error) {
 	return func(h *sim.Host) (*spillway.Gate, error) {
 		rng := rand.New(rand.NewPCG(seed, 99))
-		since := time.Unix(1_000_000_000, 0).Add(lieFrom * time.Second)
+		since := time.Unix(1_000_000_000, 0).Add(time.Duration(from * 1e9))
 		cpu, sched := lyingCPU{real: h.CPU(), since: &since}, lyingSched{real: h.Sched(), since: &since}
 		if l.cpu != nil {
 			cpu.lie = func(s stats.CPUSample) stats.CPUSample { return l.cpu(s, rng) }
@@ -144,8 +144,8 @@ func (l liar) gate(seed uint64, said *float64) func(h *sim.Host) (*spillway.Gate
 			return nil, err
 		}
 		h.Every(100*time.Millisecond, func(at float64) {
-			if l.said != nil && math.IsNaN(*said) && at > lieFrom && l.said(shed.Stats()) {
-				*said = at - lieFrom
+			if l.said != nil && math.IsNaN(*said) && at > from && l.said(shed.Stats()) {
+				*said = at - from
 			}
 		})
 		return spillway.New(shed), nil
@@ -157,7 +157,7 @@ func healthy() []sim.Scenario {
 	const load = 0.7
 	list := []sim.Scenario{sim.Steady(load), sim.StepSolid(load), sim.StepQuota(load), sim.CPUAndIO(load), sim.Pool(load), sim.Lock(load)}
 	for i := range list {
-		list[i].Phases = []sim.Phase{{For: lieFrom * time.Second, Load: load}, {For: 30 * time.Second, Load: load, Measured: true}}
+		list[i].Phases = []sim.Phase{{For: learnt * time.Second, Load: load}, {For: 30 * time.Second, Load: load, Measured: true}}
 	}
 	return list
 }
@@ -187,18 +187,29 @@ func TestHonestSensorsAreBelieved(t *testing.T) {
 // known, Stats say within about 3 s that something is wrong. That is as long as a sample is believed that is not renewed.
 func TestLyingSensorsCostAHealthyServiceNothing(t *testing.T) {
 	for _, s := range healthy() {
-		bareR := play(t, s, 1, bare)
-		for _, l := range liars() {
-			t.Run(s.Name+"/"+l.name, func(t *testing.T) {
-				said := math.NaN()
-				r := play(t, s, 1, l.gate(1, &said))
-				t.Logf("goodput %.4f of bare, %.4f refused, said so after %.1f s", r.Goodput/bareR.Goodput, r.Shed, said)
-				require.GreaterOrEqual(t, r.Goodput, 0.99*bareR.Goodput)
-				if l.said != nil {
-					require.False(t, math.IsNaN(said), "it never said so")
-					require.Less(t, said, 3.15)
-				}
-			})
-		}
+		costsNothing(t, s, learnt)
+	}
+}
+
+// So it is with sensors that have lied from the first request on, before anything is learnt.
+func TestSensorsThatLieFromTheBeginningCostNothing(t *testing.T) {
+	for _, s := range []sim.Scenario{healthy()[0], healthy()[3]} {
+		costsNothing(t, s, 0)
+	}
+}
+
+func costsNothing(t *testing.T, s sim.Scenario, from float64) {
+	bareR := play(t, s, 1, bare)
+	for _, l := range liars() {
+		t.Run(s.Name+"/"+l.name, func(t *testing.T) {
+			said := math.NaN()
+			r := play(t, s, 1, l.gate(1, from, &said))
+			t.Logf("goodput %.4f of bare, %.4f refused, said so after %.1f s", r.Goodput/bareR.Goodput, r.Shed, said)
+			require.GreaterOrEqual(t, r.Goodput, 0.99*bareR.Goodput)
+			if l.said != nil {
+				require.False(t, math.IsNaN(said), "it never said so")
+				require.Less(t, said, 3.15)
+			}
+		})
 	}
 }
