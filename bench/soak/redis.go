@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,7 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 	if s.dir, err = os.MkdirTemp("", "spillway-soak"); err != nil {
 		return nil, err
 	}
-	redis.SetLogger(silent{}) // that it is away is what is played here
+	quiet()
 	s.client = redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	if err := s.start(ctx); err != nil {
 		s.close()
@@ -75,6 +76,9 @@ func (s *redisServer) close() {
 	s.kill()
 	_ = os.RemoveAll(s.dir)
 }
+
+// quiet has the client log nothing: that Redis is away is what is played here. Its logger may be set only once, while no client runs.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
 
 // silent logs nothing.
 type silent struct{}
