@@ -6,12 +6,17 @@ import (
 	"math"
 	"time"
 
+	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
 
 // ErrStale is the error in [Stats] while a sensor goes on saying what it measured more than 3 s ago. What it says then
 // counts as unknown.
 var ErrStale = errors.New("shedder: the last sample is too old")
+
+// ErrImplausible is the error in [Stats] while a sensor says what cannot be: a CPU usage that is no share, a wait that is negative,
+// or waits of goroutines that neither the CPU nor the latency of requests shows. What it says then does not count.
+var ErrImplausible = errors.New("shedder: the sample cannot be true")
 
 const (
 	staleAfter = 3 * time.Second // age from which on a sample is no longer believed
@@ -29,7 +34,11 @@ func (s *Shedder) sampleCPU(now time.Time) (out stats.CPUSample) {
 		}
 	}()
 	out = s.opts.CPU.Sample(now)
-	if out.Known() && !out.Time.IsZero() && out.Age(now) > staleAfter {
+	switch {
+	case !out.Known():
+	case !isShare(out.Usage) || !isShare(out.Smoothed):
+		out.Err = ErrImplausible
+	case !out.Time.IsZero() && out.Age(now) > staleAfter:
 		out.Err = ErrStale
 	}
 	return out
@@ -43,10 +52,67 @@ func (s *Shedder) sampleSched(now time.Time) (out stats.SchedSample) {
 		}
 	}()
 	out = s.opts.Sched.Sample(now)
-	if out.Err == nil && !out.Time.IsZero() && now.Sub(out.Time) > staleAfter {
+	switch {
+	case out.Err != nil:
+	case out.Value < 0:
+		out.Err = ErrImplausible
+	case !out.Time.IsZero() && now.Sub(out.Time) > staleAfter:
 		out.Err = ErrStale
 	}
 	return out
+}
+
+// mostShare is the greatest usage that is believed: a sampler that divides by a limit of its own may be a little above 1, and one
+// that says percent is far above.
+const mostShare = 2
+
+func isShare(x float64) bool { return x >= 0 && x <= mostShare }
+
+// A witness compares the waits that a sensor reports with what they would do. Goroutines that wait for a processor are those of
+// requests too: requests then take longer than while the service is calm, or the CPU is in use.
+type witness struct {
+	inside, ended float64 // in flight, and requests that end per second: their quotient is the latency (Little)
+	spare         float64 // share of the CPU that is not in use; a new one counts as busy
+	doubted       float64 // seconds for which the waits have not shown, less those for which they have
+	asks          bool    // requests yield once, so that a wait for a processor shows in their latency if there is one
+}
+
+const (
+	witnessSpan = 0.3 // seconds over which requests are looked at
+	witnessCPU  = 2.0 // the same for the CPU: by chance alone a healthy one is busy for a second
+	witnessBusy = 0.9 // usage from which waits are believed whatever requests show
+	doubtAfter  = 1.0 // seconds of doubt after which the sensor counts as broken
+)
+
+// doubts brings the wait of r down to what requests show, calm being their latency without overload. It reports whether the
+// sensor has said what cannot be for a while.
+func (w *witness) doubts(r *law.Reading, calm time.Duration) bool {
+	keep := math.Exp(-r.Dt / witnessSpan)
+	w.inside = r.InFlight + (w.inside-r.InFlight)*keep
+	if r.Dt > 0 {
+		rate := r.Ended / r.Dt
+		w.ended = rate + (w.ended-rate)*keep
+	}
+	usage := 0.0
+	if r.CPUKnown {
+		usage = r.CPU
+	}
+	w.spare = 1 - usage + (w.spare-(1-usage))*math.Exp(-r.Dt/witnessCPU)
+	late := math.Max(0, w.inside-calm.Seconds()*w.ended) / math.Max(w.ended, 1e-3)
+	if 1-w.spare >= witnessBusy || r.Wait <= math.Max(late, yieldFrom.Seconds()) {
+		w.doubted, w.asks = math.Max(0, w.doubted-r.Dt), false
+		return false
+	}
+	w.asks = true
+	if r.Wait > 4*(late+calm.Seconds()) { // shorter waits may be part of a calm latency
+		w.doubted = math.Min(w.doubted+r.Dt, 2*doubtAfter)
+	}
+	if w.doubted >= doubtAfter {
+		r.Wait = 0
+		return true
+	}
+	r.Wait = late
+	return false
 }
 
 // A leak lets some of those who would be refused pass, so that no more than a set share of all are refused.

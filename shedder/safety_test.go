@@ -2,6 +2,7 @@ package shedder_test
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -192,6 +193,63 @@ func TestStaleSamplesAreNotBelieved(t *testing.T) {
 	s = r.pass(20 * time.Millisecond)
 	require.True(t, s.Overloaded)
 	require.NoError(t, s.CPUErr)
+}
+
+func TestImplausibleSamplesAreNotBelieved(t *testing.T) {
+	for _, usage := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.1, 57} {
+		r := newRig(t, shedder.Options{})
+		r.cpu.usage = usage
+		require.ErrorIs(t, r.look().CPUErr, shedder.ErrImplausible, "%v", usage)
+		r = newRig(t, shedder.Options{})
+		r.cpu.smoothed = usage
+		require.ErrorIs(t, r.look().CPUErr, shedder.ErrImplausible, "%v", usage)
+	}
+	r := newRig(t, shedder.Options{})
+	r.cpu.usage, r.cpu.smoothed = 1.1, 0
+	require.NoError(t, r.look().CPUErr)
+	r.sched.wait = -1
+	s := r.pass(20 * time.Millisecond)
+	require.ErrorIs(t, s.SchedErr, shedder.ErrImplausible)
+	require.Negative(t, s.QueueDelay)
+}
+
+// A wait for a processor of a second delays requests, or the CPU is busy. A sensor that says so while neither is true refuses
+// nobody, and Stats say so.
+func TestWaitsThatNothingShowsAreNotBelieved(t *testing.T) {
+	s := newService(t, shedder.Options{}, 10*time.Millisecond)
+	s.run(5*second, 200)
+	s.reset()
+	s.sched.wait = second
+	s.run(900*time.Millisecond, 200)
+	require.NoError(t, s.shed.Stats().SchedErr, "it might be a moment")
+	s.run(2*second, 200)
+	require.ErrorIs(t, s.shed.Stats().SchedErr, shedder.ErrImplausible)
+	s.run(10*second, 200)
+	require.Zero(t, s.refused)
+	require.Zero(t, s.shed.Stats().Drop)
+	s.sched.wait = 0
+	s.run(3*second, 200)
+	require.NoError(t, s.shed.Stats().SchedErr)
+}
+
+func TestWaitsAreBelievedIfTheCPUIsBusy(t *testing.T) {
+	s := newService(t, shedder.Options{}, 10*time.Millisecond)
+	s.run(5*second, 200)
+	s.hot()
+	s.run(5*second, 200)
+	s.sched.wait = second
+	s.run(second, 200)
+	require.Positive(t, s.shed.Stats().Drop)
+	require.NoError(t, s.shed.Stats().SchedErr)
+}
+
+func TestWaitsAreBelievedIfRequestsAreLate(t *testing.T) {
+	s := newService(t, shedder.Options{}, 10*time.Millisecond)
+	s.run(5*second, 200)
+	s.takes, s.sched.wait = 500*time.Millisecond, 300*time.Millisecond
+	s.run(2*second, 200)
+	require.Positive(t, s.shed.Stats().Drop)
+	require.NoError(t, s.shed.Stats().SchedErr)
 }
 
 // broken panics, or ends the goroutine that asks.

@@ -43,12 +43,13 @@ type Shedder struct {
 	refused  [numClasses]stats.Counter
 	leak     leak
 
-	mu     sync.Mutex // guards the rest; taken once a tick, never waited for by a request
-	opts   Options
-	law    *law.Law
-	prober prober
-	seen   progress
-	view   atomic.Pointer[Stats]
+	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
+	opts    Options
+	law     *law.Law
+	prober  prober
+	witness witness
+	seen    progress
+	view    atomic.Pointer[Stats]
 }
 
 // The classes of priority.

@@ -267,6 +267,8 @@ func TestAMomentInWhichFewAskDoesNotOpenAPool(t *testing.T) {
 func TestAStandingQueueBeforeTheHandlerIsDropped(t *testing.T) {
 	s := newService(t, shedder.Options{}, 5*time.Millisecond)
 	s.run(3*second, 200)
+	s.hot()
+	s.pass(5 * second) // a CPU that is busy for longer than by chance
 	s.sched.wait = 300 * time.Millisecond
 	s.pass(2 * second)
 	v := s.shed.Stats()
@@ -290,6 +292,7 @@ func TestAStandingQueueBeforeTheHandlerIsDropped(t *testing.T) {
 	}
 	require.Greater(t, refused, 250)
 	s.sched.wait = 0
+	s.cool()
 	require.Zero(t, s.pass(10*second).Drop)
 	require.False(t, s.shed.Stats().Overloaded)
 }

@@ -75,6 +75,9 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	s.seen.entered, s.seen.gone, s.seen.refused = entered, gone, refused
 	signal, signalErr := readSignals(s.opts.Signals, now)
 	r.Signal = signal != ""
+	if sched.Err == nil && s.witness.doubts(&r, s.law.Latency()) {
+		sched.Err = ErrImplausible
+	}
 
 	v := s.law.Step(&r)
 	if s.opts.Disabled {
@@ -82,7 +85,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	}
 	least := s.prober.observe(now, gone, float64(inside), v.Limit, s.law.Latency())
 	s.publish(v, least)
-	s.yields.Store(!math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
+	s.yields.Store(s.witness.asks || !math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
 	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
 	s.leak.set(leaking)
 	return s.snapshot(&r, v, Stats{

@@ -49,6 +49,25 @@ func TestYieldsWhileOthersWait(t *testing.T) {
 	}
 }
 
+// Waits that are doubted make requests yield: if they are true, that shows in the latency of requests.
+func TestYieldsWhileWaitsAreDoubted(t *testing.T) {
+	wait := &waitOf{}
+	s := spillway.Must(New(&Options{CPU: cpuAt(0.1), Sched: wait}))
+	now := time.Unix(0, 0)
+	for i := range 300 {
+		if i == 200 {
+			wait.d = time.Second
+		}
+		r := spillway.Request{Arrived: now}
+		ticket, err := s.Admit(context.Background(), r)
+		require.NoError(t, err)
+		s.Done(r, ticket, spillway.Result{Outcome: spillway.Success, Latency: 10 * time.Millisecond})
+		now = now.Add(tick)
+	}
+	require.True(t, s.yields.Load())
+	require.ErrorIs(t, s.Stats().SchedErr, ErrImplausible)
+}
+
 // A yield is what lets one go first that is ready to run. The scheduler may look elsewhere now and then, so most do.
 func TestAYieldLetsAnotherGoFirst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
