@@ -132,7 +132,7 @@ func (f *flow) bound(l *Law) {
 	f.stay = t
 	x := rate * t
 	burst := h.burst + 2*math.Sqrt(h.burst) // as great as the last ones, it is no overload
-	f.limit = math.Max(math.Max(2, x+math.Sqrt(x)), f.wide*burst)
+	f.limit = math.Max(math.Max(2, x+(1+f.wide/2)*math.Sqrt(x)), f.wide*burst)
 	if l.o.SLO > 0 {
 		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
 	}
