@@ -196,6 +196,40 @@ func TestACallFromTheFuture(t *testing.T) {
 	}
 }
 
+// Calls that began while the window stood in the future end after it was wound back. They leave no hole in which as many hanging
+// calls go unseen.
+func TestCallsUnderWayWhileTheWindowIsWoundBack(t *testing.T) {
+	b, err := breaker.New(&breaker.Options{Consecutive: breaker.Off, FailureRate: breaker.Off, SlowCall: time.Second})
+	require.NoError(t, err)
+	admit := func(at time.Time) (end func(outcome spillway.Outcome, latency time.Duration)) {
+		req := spillway.Request{Arrived: at}
+		tk, err := b.Admit(t.Context(), req)
+		require.NoError(t, err)
+		return func(outcome spillway.Outcome, latency time.Duration) {
+			b.Done(req, tk, spillway.Result{Outcome: outcome, Latency: latency})
+		}
+	}
+	admit(noon)(spillway.Success, 0)
+	admit(noon.Add(time.Hour))(spillway.Success, 0)
+	at := noon.Add(50 * time.Millisecond)
+	var underWay []func(spillway.Outcome, time.Duration)
+	for range 15 {
+		underWay = append(underWay, admit(at))
+	}
+	for range 20 {
+		admit(at)(spillway.Success, 0)
+	}
+	require.Less(t, b.StatsAt(at).Counts.Successes, int64(20), "it was wound back")
+	for _, end := range underWay {
+		end(spillway.Ignored, 0)
+	}
+	require.Zero(t, b.StatsAt(at).InFlight)
+	for range 15 {
+		admit(at)
+	}
+	require.EqualValues(t, 15, b.StatsAt(at.Add(3*time.Second)).Hung)
+}
+
 // A listener can be changed while the Breaker runs.
 func TestTuneTakesAnotherListener(t *testing.T) {
 	var first, second int
