@@ -230,6 +230,48 @@ func TestCallsUnderWayWhileTheWindowIsWoundBack(t *testing.T) {
 	require.EqualValues(t, 15, b.StatsAt(at.Add(3*time.Second)).Hung)
 }
 
+// One call from the future does not blind a Throttle: neither to failures nor to a dependency that is well again.
+func TestAThrottleAndACallFromTheFuture(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Window: 10 * time.Second, RecoverAfter: breaker.Off, ProbeEvery: breaker.Off, Seed: 1})
+		require.NoError(t, err)
+		at := noon
+		call := func(outcome spillway.Outcome) bool {
+			req := spillway.Request{Arrived: at}
+			tk, err := th.Admit(t.Context(), req)
+			if err == nil {
+				th.Done(req, tk, spillway.Result{Outcome: outcome})
+			}
+			return err == nil
+		}
+		calls := func(n int, outcome spillway.Outcome) (refused int) {
+			for range n {
+				if at = at.Add(20 * time.Millisecond); !call(outcome) {
+					refused++
+				}
+			}
+			return refused
+		}
+		before, after := spillway.Success, spillway.Failure
+		if failing {
+			before, after = after, before
+		}
+		calls(1000, before)
+		now := at
+		at = now.Add(time.Hour)
+		call(spillway.Success)
+		at = now
+		calls(1000, after) // two windows
+		require.LessOrEqual(t, th.StatsAt(at).Requests, int64(510), "the window is that of the others")
+		if failing {
+			require.Zero(t, calls(100, after))
+		} else {
+			require.Greater(t, calls(100, after), 50)
+		}
+		require.Zero(t, th.StatsAt(at).InFlight)
+	}
+}
+
 // A listener can be changed while the Breaker runs.
 func TestTuneTakesAnotherListener(t *testing.T) {
 	var first, second int
