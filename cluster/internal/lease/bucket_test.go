@@ -16,13 +16,13 @@ func TestTermsAreExact(t *testing.T) {
 	terms := newTerms(c, 500, Forever, FromLease, nil)
 	require.Equal(t, int64(2*time.Millisecond)*tick, terms.ticks)
 	require.Equal(t, int64(10*time.Millisecond)*tick, terms.slack)
-	require.EqualValues(t, 3*tick, newTerms(&Config{Rate: 1e9, Burst: 3}, 1, Forever, FromLease, nil).slack)
+	require.Equal(t, int64(3*tick), newTerms(&Config{Rate: 1e9, Burst: 3}, 1, Forever, FromLease, nil).slack)
 	require.Zero(t, newTerms(c, 0, Forever, FromLease, nil).ticks)
 
-	const longest = maxTicks / 4
-	require.Zero(t, newTerms(c, 1e9*tick/longest, Forever, FromLease, nil).ticks, "too long to be told")
-	require.EqualValues(t, longest/2, newTerms(c, 1e9*tick/(longest/2), Forever, FromLease, nil).ticks)
-	require.EqualValues(t, longest, newTerms(&Config{Rate: 1e-9, Burst: 1e9}, 1, Forever, FromLease, nil).slack)
+	const longest int64 = maxTicks / 4
+	require.Zero(t, newTerms(c, 1e9*tick/float64(longest), Forever, FromLease, nil).ticks, "too long to be told")
+	require.Equal(t, longest/2, newTerms(c, 1e9*tick/float64(longest/2), Forever, FromLease, nil).ticks)
+	require.Equal(t, longest, newTerms(&Config{Rate: 1e-9, Burst: 1e9}, 1, Forever, FromLease, nil).slack)
 }
 
 // A Bucket lets exactly its burst and one more pass at once, and then says to the ns when the next may.
@@ -60,7 +60,7 @@ func TestBucketRefusesWhatNumbersDoNotHold(t *testing.T) {
 		ok, wait, _ := b.Take(0, n)
 		return ok, wait
 	}
-	const most = maxTicks / 2 / tick
+	const most int64 = maxTicks / 2 / tick
 	for n, want := range map[int64]bool{1: true, most: true, most + 1: false, math.MaxInt64: false} {
 		ok, wait := take(n)
 		require.Equal(t, want, ok, n)
