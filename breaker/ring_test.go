@@ -106,6 +106,44 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
+// A slot ends with its last instant, on the quick ways too, and also after the ring was wound back.
+func TestSlotsAreExact(t *testing.T) {
+	span := instant(time.Second)
+	for _, wound := range []bool{false, true} {
+		g := newRing(4*time.Second, 4, 3*time.Second)
+		if wound {
+			g.slot(1000 * span)
+			for range rewindAfter {
+				g.add(g.slot(3*span), 0)
+			}
+		}
+		slot := g.slot(5 * span)
+		require.Equal(t, 5*span, g.end(slot))
+		require.Equal(t, wound, slot != 5)
+		require.Equal(t, slot, g.slot(4*span+1))
+		require.Equal(t, slot-1, g.slot(4*span))
+		require.Equal(t, slot-1, g.begin(4*span))
+		require.Equal(t, slot, g.begin(4*span+1))
+		require.Equal(t, slot, g.begin(5*span))
+		before := g.sum(5 * span)
+		for i, quick := range map[instant]bool{4 * span: false, 4*span + 1: true, 5 * span: true, 5*span + 1: false} {
+			require.Equal(t, quick, g.succeed(i, uint32(slot)), i)
+			require.False(t, g.succeed(i, uint32(slot-1)))
+			require.False(t, g.succeed(i, uint32(slot+1)))
+		}
+		require.Equal(t, before.Successes+2, g.sum(5*span).Successes)
+		require.Zero(t, g.inFlight(slot, slot))
+		require.EqualValues(t, 1, g.allInFlight())
+		require.Equal(t, slot+1, g.begin(5*span+1))
+		require.EqualValues(t, 2, g.inFlight(slot-1, slot+1))
+		require.EqualValues(t, 1, g.inFlight(slot, slot+1))
+		require.True(t, g.holds(slot+1))
+		require.False(t, g.holds(slot+2), "it lies ahead")
+		require.True(t, g.holds(slot+2-g.size))
+		require.False(t, g.holds(slot+1-g.size), "it has left")
+	}
+}
+
 func TestRatesCompareExactly(t *testing.T) {
 	for total := int64(1); total <= 300; total++ {
 		for n := int64(0); n <= total; n++ {
