@@ -272,6 +272,26 @@ func TestAThrottleAndACallFromTheFuture(t *testing.T) {
 	}
 }
 
+// A few that come late do not move the window of a Throttle back, however many they are in the end.
+func TestAThrottleAndSomeThatAreLate(t *testing.T) {
+	th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Window: 10 * time.Second})
+	require.NoError(t, err)
+	ask := func(at time.Time) {
+		req := spillway.Request{Arrived: at}
+		tk, err := th.Admit(t.Context(), req)
+		require.NoError(t, err)
+		th.Done(req, tk, spillway.Result{Outcome: spillway.Success})
+	}
+	ask(noon)
+	now := noon.Add(time.Hour)
+	for range 50 {
+		ask(now)
+		ask(noon)
+		ask(now)
+	}
+	require.EqualValues(t, 150, th.StatsAt(now).Requests)
+}
+
 // A listener can be changed while the Breaker runs.
 func TestTuneTakesAnotherListener(t *testing.T) {
 	var first, second int
