@@ -55,6 +55,9 @@ func TestStrangersInAHurryDoNotCountAgainstADependency(t *testing.T) {
 		require.Equal(t, spillway.Dropped, doWithin(t, gate, p, time.Hour, func(context.Context) error {
 			return context.DeadlineExceeded // of its own
 		}))
+		require.Equal(t, spillway.Dropped, doWithin(t, gate, p, time.Millisecond, func(context.Context) error {
+			return context.DeadlineExceeded // of its own, with time left
+		}))
 	})
 }
 

@@ -154,6 +154,24 @@ func TestWaitsAreNoLatencyToThoseBehind(t *testing.T) {
 	})
 }
 
+// The same where the first policy is the queue.
+func TestAWaitInTheFirstPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ps, _, _ := probes(3)
+		gate := spillway.New(&waiting{ps[0], time.Second}, ps[1], ps[2])
+		start := time.Now()
+		p, err := gate.Enter(context.Background(), spillway.Request{})
+		require.NoError(t, err)
+		time.Sleep(100 * time.Second)
+		p.Done(spillway.Success)
+		require.Equal(t, 101*time.Second, ps[0].results[0].Latency)
+		for _, behind := range ps[1:] {
+			require.Equal(t, time.Second, behind.admits[0].Arrived.Sub(start))
+			require.Equal(t, 100*time.Second, behind.results[0].Latency)
+		}
+	})
+}
+
 func TestDoneAtAfterAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps, _, _ := probes(3)

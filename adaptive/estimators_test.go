@@ -96,3 +96,22 @@ func TestStepAIMD(t *testing.T) {
 		require.InDelta(t, c.to, stepAIMD(c.from, c.s, aimdTimeout), 1e-9, name)
 	}
 }
+
+// The queue that Vegas reckons with is compared exactly: 2 places pass for none at a limit of 128, 6 let it be, 12 too.
+func TestVegasStepsAreExact(t *testing.T) {
+	for queue, want := range map[int]float64{0: 140, 2: 140, 3: 130, 5: 130, 6: 128, 12: 128, 13: 126} {
+		v := &Vegas{}
+		require.InDelta(t, 128, v.Step(128, Sample{Latency: time.Duration(128 - queue), InFlight: 128}), 0)
+		require.InDelta(t, want, v.Step(128, Sample{Latency: 128, InFlight: 128}), 0, queue)
+	}
+	v := &Vegas{}
+	v.Step(128, Sample{Latency: 128, InFlight: 128})
+	require.InDelta(t, 140, v.Step(128, Sample{Latency: 128, InFlight: 64}), 0, "half of the limit was tried")
+	require.InDelta(t, 128, v.Step(128, Sample{Latency: 128, InFlight: 63}), 0)
+	require.InDelta(t, 126, v.Step(128, Sample{Dropped: true}), 0)
+}
+
+func TestTheLeastTolerance(t *testing.T) {
+	_, err := New(&Options{Estimator: &Gradient2{Tolerance: 1}})
+	require.NoError(t, err)
+}

@@ -196,6 +196,102 @@ func TestACallFromTheFuture(t *testing.T) {
 	}
 }
 
+// Calls that began while the window stood in the future end after it was wound back. They leave no hole in which as many hanging
+// calls go unseen.
+func TestCallsUnderWayWhileTheWindowIsWoundBack(t *testing.T) {
+	b, err := breaker.New(&breaker.Options{Consecutive: breaker.Off, FailureRate: breaker.Off, SlowCall: time.Second})
+	require.NoError(t, err)
+	admit := func(at time.Time) (end func(outcome spillway.Outcome, latency time.Duration)) {
+		req := spillway.Request{Arrived: at}
+		tk, err := b.Admit(t.Context(), req)
+		require.NoError(t, err)
+		return func(outcome spillway.Outcome, latency time.Duration) {
+			b.Done(req, tk, spillway.Result{Outcome: outcome, Latency: latency})
+		}
+	}
+	admit(noon)(spillway.Success, 0)
+	admit(noon.Add(time.Hour))(spillway.Success, 0)
+	at := noon.Add(50 * time.Millisecond)
+	var underWay []func(spillway.Outcome, time.Duration)
+	for range 15 {
+		underWay = append(underWay, admit(at))
+	}
+	for range 20 {
+		admit(at)(spillway.Success, 0)
+	}
+	require.Less(t, b.StatsAt(at).Counts.Successes, int64(20), "it was wound back")
+	for _, end := range underWay {
+		end(spillway.Ignored, 0)
+	}
+	require.Zero(t, b.StatsAt(at).InFlight)
+	for range 15 {
+		admit(at)
+	}
+	require.EqualValues(t, 15, b.StatsAt(at.Add(3*time.Second)).Hung)
+}
+
+// One call from the future does not blind a Throttle: neither to failures nor to a dependency that is well again.
+func TestAThrottleAndACallFromTheFuture(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Window: 10 * time.Second, RecoverAfter: breaker.Off, ProbeEvery: breaker.Off, Seed: 1})
+		require.NoError(t, err)
+		at := noon
+		call := func(outcome spillway.Outcome) bool {
+			req := spillway.Request{Arrived: at}
+			tk, err := th.Admit(t.Context(), req)
+			if err == nil {
+				th.Done(req, tk, spillway.Result{Outcome: outcome})
+			}
+			return err == nil
+		}
+		calls := func(n int, outcome spillway.Outcome) (refused int) {
+			for range n {
+				if at = at.Add(20 * time.Millisecond); !call(outcome) {
+					refused++
+				}
+			}
+			return refused
+		}
+		before, after := spillway.Success, spillway.Failure
+		if failing {
+			before, after = after, before
+		}
+		calls(1000, before)
+		now := at
+		at = now.Add(time.Hour)
+		call(spillway.Success)
+		at = now
+		calls(1000, after) // two windows
+		require.LessOrEqual(t, th.StatsAt(at).Requests, int64(510), "the window is that of the others")
+		if failing {
+			require.Zero(t, calls(100, after))
+		} else {
+			require.Greater(t, calls(100, after), 50)
+		}
+		require.Zero(t, th.StatsAt(at).InFlight)
+	}
+}
+
+// A few that come late do not move the window of a Throttle back, however many they are in the end.
+func TestAThrottleAndSomeThatAreLate(t *testing.T) {
+	th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Window: 10 * time.Second})
+	require.NoError(t, err)
+	ask := func(at time.Time) {
+		req := spillway.Request{Arrived: at}
+		tk, err := th.Admit(t.Context(), req)
+		require.NoError(t, err)
+		th.Done(req, tk, spillway.Result{Outcome: spillway.Success})
+	}
+	ask(noon)
+	now := noon.Add(time.Hour)
+	for range 50 {
+		ask(now)
+		ask(noon)
+		ask(now)
+	}
+	require.EqualValues(t, 150, th.StatsAt(now).Requests)
+}
+
 // A listener can be changed while the Breaker runs.
 func TestTuneTakesAnotherListener(t *testing.T) {
 	var first, second int

@@ -56,8 +56,9 @@ func (b *base) at(i instant) time.Time {
 }
 
 // A ring counts calls by slots of time: in flight in the slot in which they began, outcomes in the slot in which they
-// came. Slot k holds the instants in ((k-1)·span, k·span]: with the end included, a slot is old by a threshold exactly
-// when all that began in it is.
+// came. Slot k holds the instants in ((k-shift-1)·span, (k-shift)·span]: with the end included, a slot is old by a threshold
+// exactly when all calls that began in it are. Winding the ring back adds to shift, so the number of the newest slot only
+// grows. A number names one slot for ever, and a call that ends is taken off where it was counted.
 //
 // Each stripe has cells of its own. Figures of one stripe mean nothing: a call may begin on one and end on another. Slots
 // that leave the ring are cleared under the lock before they are used again, and calls still in flight from them are
@@ -71,9 +72,10 @@ type ring struct {
 	cells   []cell // [stripe][slot modulo size]
 
 	newest atomic.Int64 // slot
-	_      [stripe.Size - 8]byte
+	shift  atomic.Int64 // slots
+	_      [stripe.Size - 16]byte
 	older  atomic.Int64 // in flight since before the ring
-	mu     sync.Mutex   // taken to move newest on
+	mu     sync.Mutex   // taken to change newest and shift
 	late   lateCount    // guarded by mu
 }
 
@@ -111,7 +113,7 @@ func newRing(window time.Duration, buckets int, hang time.Duration) *ring {
 // slot returns the slot of i and moves the ring on if it is new.
 func (g *ring) slot(i instant) int64 {
 	newest := g.newest.Load()
-	if into := i - instant(newest-1)*g.span; 0 < into && into <= g.span {
+	if into := i - g.end(newest-1); 0 < into && into <= g.span {
 		return newest
 	}
 	slot := g.slotOf(i)
@@ -121,9 +123,9 @@ func (g *ring) slot(i instant) int64 {
 	return slot
 }
 
-// slotOf returns the slot of i, which is i / span rounded up.
+// slotOf returns the slot of i, which is i / span rounded up, and the shift.
 func (g *ring) slotOf(i instant) int64 {
-	slot := int64(i / g.span)
+	slot := int64(i/g.span) + g.shift.Load()
 	if i%g.span > 0 {
 		slot++
 	}
@@ -131,7 +133,7 @@ func (g *ring) slotOf(i instant) int64 {
 }
 
 // end returns the last instant in slot.
-func (g *ring) end(slot int64) instant { return instant(slot) * g.span }
+func (g *ring) end(slot int64) instant { return instant(slot-g.shift.Load()) * g.span }
 
 // holds reports whether slot has cells: it may be negative, but neither be too old nor lie ahead.
 func (g *ring) holds(slot int64) bool {
@@ -147,7 +149,7 @@ func (g *ring) cell(slot int64) *cell {
 // begin counts a call in flight since i and returns its slot.
 func (g *ring) begin(i instant) int64 {
 	newest := g.newest.Load()
-	if into := i - instant(newest-1)*g.span; 0 < into && into <= g.span {
+	if into := i - g.end(newest-1); 0 < into && into <= g.span {
 		g.cell(newest).word.Add(oneInFlight)
 		return newest
 	}
@@ -160,7 +162,7 @@ func (g *ring) begin(i instant) int64 {
 // whether it did. This is begin and succeed for nearly all calls: two additions.
 func (g *ring) succeed(i instant, low uint32) bool {
 	newest := g.newest.Load()
-	into := i - instant(newest-1)*g.span
+	into := i - g.end(newest-1)
 	if into <= 0 || into > g.span || uint32(newest) != low {
 		return false
 	}
@@ -212,14 +214,12 @@ type lateCount struct{ newest, n int64 }
 const rewindAfter = 8
 
 // addLate returns the slot where an outcome from before the window counts: the newest. If nearly all outcomes there came so,
-// the newest is a time that is not to be believed, and the ring is wound back.
+// the newest is a time that is not to be believed, and the ring is wound back: all that it holds is forgotten, calls in flight are
+// moved to older, and slot is the newest under another number.
 func (g *ring) addLate(slot int64) (at int64, rewound bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	newest := g.newest.Load()
-	if slot > newest-g.buckets { // somebody else wound it back
-		return min(slot, newest), false
-	}
 	if g.late.newest != newest {
 		g.late = lateCount{newest: newest}
 	}
@@ -228,11 +228,9 @@ func (g *ring) addLate(slot int64) (at int64, rewound bool) {
 	if g.late.n < rewindAfter || 4*g.late.n < 3*(c.Successes+c.Failures+c.Ignored) {
 		return newest, false
 	}
-	for k := range g.size {
-		g.clearSlot(k)
-	}
-	g.newest.Store(slot)
-	return slot, true
+	g.shift.Add(newest + g.size - slot)
+	g.advance(newest + g.size)
+	return newest + g.size, true
 }
 
 // A verdict is what the ring and the count window need to know of an outcome. The zero verdict is a quick success.
@@ -248,6 +246,11 @@ const (
 func (g *ring) moveTo(slot int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.advance(slot)
+}
+
+// advance is moveTo for the holder of mu.
+func (g *ring) advance(slot int64) {
 	newest := g.newest.Load()
 	for s := max(newest, slot-g.size) + 1; s <= slot; s++ {
 		g.clearSlot(s)

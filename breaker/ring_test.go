@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,10 @@ func FuzzRing(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"))
 	f.Add([]byte("\x10\xff\xff\x20\x00\x01\x30\x00\x00\x41\xff\xff\x00\x00\x00\x50\x01\x01"))
+	// Calls begin at 0, one comes from 256 s ahead, and those of 0 end until the ring is wound back, twice.
+	late := strings.Repeat("\x02\x00\x00", 4) + "\x02\x00\x40" + strings.Repeat("\x05\x00\x00", 9) + strings.Repeat("\x04\x01\x00", 3) +
+		strings.Repeat("\x02\x40\x00", 3)
+	f.Add([]byte(late + late))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		span := instant(time.Second)
 		g := newRing(4*time.Second, 4, 3*time.Second)
@@ -23,13 +28,13 @@ func FuzzRing(f *testing.F) {
 			v    verdict
 		}
 		var outcomes []outcome
-		wound := false                  // back: the calls under way then count as older ones, whatever their slots
+		shift := int64(0)               // of the numbers of slots, by winding back
 		ceil := func(i instant) int64 { // another way to reckon it
 			slot := int64(i/span) - 2
 			for instant(slot)*span < i {
 				slot++
 			}
-			return slot
+			return slot + shift
 		}
 		for ; len(ops) >= 3; ops = ops[3:] {
 			arg := instant(int16(binary.LittleEndian.Uint16(ops[1:])))
@@ -57,9 +62,9 @@ func FuzzRing(f *testing.F) {
 				slot := g.slot(at)
 				require.Equal(t, ceil(at), slot)
 				switch rewound := g.add(slot, v); {
-				case rewound:
-					wound = true
-					outcomes = []outcome{{slot, v}}
+				case rewound: // all that was counted is forgotten, and all calls under way are older than the ring
+					shift += newest + g.size - slot
+					outcomes = []outcome{{newest + g.size, v}}
 				case slot <= newest-g.buckets: // from before the window: it counts in the newest slot
 					outcomes = append(outcomes, outcome{newest, v})
 				default:
@@ -96,11 +101,47 @@ func FuzzRing(f *testing.F) {
 					n++
 				}
 			}
-			if !wound {
-				require.EqualValues(t, n, g.inFlight(from, to))
-			}
+			require.EqualValues(t, n, g.inFlight(from, to))
 		}
 	})
+}
+
+// A slot ends with its last instant, on the quick ways too, and also after the ring was wound back.
+func TestSlotsAreExact(t *testing.T) {
+	span := instant(time.Second)
+	for _, wound := range []bool{false, true} {
+		g := newRing(4*time.Second, 4, 3*time.Second)
+		if wound {
+			g.slot(1000 * span)
+			for range rewindAfter {
+				g.add(g.slot(3*span), 0)
+			}
+		}
+		slot := g.slot(5 * span)
+		require.Equal(t, 5*span, g.end(slot))
+		require.Equal(t, wound, slot != 5)
+		require.Equal(t, slot, g.slot(4*span+1))
+		require.Equal(t, slot-1, g.slot(4*span))
+		require.Equal(t, slot-1, g.begin(4*span))
+		require.Equal(t, slot, g.begin(4*span+1))
+		require.Equal(t, slot, g.begin(5*span))
+		before := g.sum(5 * span)
+		for i, quick := range map[instant]bool{4 * span: false, 4*span + 1: true, 5 * span: true, 5*span + 1: false} {
+			require.Equal(t, quick, g.succeed(i, uint32(slot)), i)
+			require.False(t, g.succeed(i, uint32(slot-1)))
+			require.False(t, g.succeed(i, uint32(slot+1)))
+		}
+		require.Equal(t, before.Successes+2, g.sum(5*span).Successes)
+		require.Zero(t, g.inFlight(slot, slot))
+		require.EqualValues(t, 1, g.allInFlight())
+		require.Equal(t, slot+1, g.begin(5*span+1))
+		require.EqualValues(t, 2, g.inFlight(slot-1, slot+1))
+		require.EqualValues(t, 1, g.inFlight(slot, slot+1))
+		require.True(t, g.holds(slot+1))
+		require.False(t, g.holds(slot+2), "it lies ahead")
+		require.True(t, g.holds(slot+2-g.size))
+		require.False(t, g.holds(slot+1-g.size), "it has left")
+	}
 }
 
 func TestRatesCompareExactly(t *testing.T) {

@@ -81,6 +81,10 @@ func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 	}
 	now := t.base.instant(r.Arrived)
 	slot := t.trail.slot(now)
+	if now < instant(slot-t.trail.slots)*t.trail.span && t.trail.rewind(now) {
+		t.restart()
+		slot = t.trail.slot(now)
+	}
 	n := t.trail.ask()
 	if n >= int64(o.MinRequests) {
 		if odds := t.odds(o, n); odds > 0 {
@@ -193,10 +197,15 @@ func (t *Throttle) recover() {
 		return
 	}
 	t.trail.forget()
+	t.restart()
+	t.recoveries.Add(1)
+}
+
+// restart forgets what goes with a trail that is empty now.
+func (t *Throttle) restart() {
 	t.nextGen()
 	t.streak.Store(0)
 	t.lastCall.Store(int64(longAgo))
-	t.recoveries.Add(1)
 }
 
 func (t *Throttle) nextGen() {

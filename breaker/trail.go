@@ -10,7 +10,7 @@ import (
 
 // A trail counts requests and accepts over a window. It keeps running totals, and for each slot what they were when it
 // began: what is in the window is the difference, so that a request makes one addition and reads two words, whatever the
-// number of slots. Time that goes back counts as the latest.
+// number of slots. Time that goes back counts as the latest, unless it is the latest that is wrong: see rewind.
 type trail struct {
 	span   instant
 	slots  int64
@@ -19,8 +19,9 @@ type trail struct {
 	early  atomic.Int64 // total of requests when the second before this one began
 	lately atomic.Int64 // total of requests when this second began
 	second atomic.Int64
-	mu     sync.Mutex // guards marks; taken to move on
-	marks  []mark     // [slot modulo slots]
+	mu     sync.Mutex // guards marks and late; taken to move on
+	late   lateCount
+	marks  []mark // [slot modulo slots]
 	_      [stripe.Size]byte
 	total  mark          // what every request writes is one cache line
 	chance atomic.Uint64 // state of the sequence of random numbers
@@ -64,6 +65,31 @@ func (t *trail) slot(now instant) int64 {
 		t.newest.Store(slot)
 	}
 	return t.newest.Load()
+}
+
+// rewind takes note of a request from before the window. If nearly all since the window moved on last came so, its end is not to be
+// believed: then the trail forgets all and ends with now, and rewind returns true.
+func (t *trail) rewind(now instant) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	newest, slot := t.newest.Load(), int64(now/t.span)
+	if slot > newest-t.slots { // somebody else wound it back
+		return false
+	}
+	if t.late.newest != newest {
+		t.late = lateCount{newest: newest}
+	}
+	t.late.n++
+	since := t.total.requests.Load() - t.marks[t.place(newest)].requests.Load()
+	if t.late.n < rewindAfter || 4*t.late.n < 3*since {
+		return false
+	}
+	t.clear()
+	t.newest.Store(slot)
+	t.early.Store(t.total.requests.Load())
+	t.lately.Store(t.total.requests.Load())
+	t.second.Store(int64(now / grace))
+	return true
 }
 
 // place returns where the mark of slot is, which may be negative.
@@ -120,6 +146,11 @@ func (t *trail) takeBack(tk spillway.Ticket) {
 func (t *trail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.clear()
+}
+
+// clear is forget for the holder of mu.
+func (t *trail) clear() {
 	for i := range t.marks {
 		t.marks[i].set(&t.total)
 	}

@@ -26,6 +26,7 @@ type connOptions struct {
 	client  redis.UniversalClient
 	timeout time.Duration    // if 0, DefaultTimeout
 	breaker *breaker.Options // if nil, defaultBreaker
+	flights int              // calls that go on at the same time; if 0, maxFlights
 }
 
 // A conn is a way to Redis that takes a bounded time: no call takes longer than the timeout, a breaker keeps calls from a Redis
@@ -48,7 +49,10 @@ func defaultBreaker() *breaker.Options {
 
 // newConn returns a conn, and does not touch the network. The error names the option that cannot be right.
 func newConn(o connOptions) (*conn, error) {
-	c := &conn{client: o.client, timeout: cmp.Or(o.timeout, DefaultTimeout), base: time.Now(), flights: make(chan struct{}, maxFlights)}
+	c := &conn{
+		client: o.client, timeout: cmp.Or(o.timeout, DefaultTimeout), base: time.Now(),
+		flights: make(chan struct{}, cmp.Or(o.flights, maxFlights)),
+	}
 	if c.timeout < time.Millisecond || c.timeout > maxTimeout {
 		return nil, fmt.Errorf("cluster: %s: Timeout must be in 1ms..%v, got %v", o.kind, maxTimeout, o.timeout)
 	}

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,14 +75,17 @@ func TestFarRedisIsBackAfterAStall(t *testing.T) {
 				back := time.Since(began)
 				good := 0
 				const asked = 100
-				for range asked {
-					if byRedis() {
-						good++
+				for tries := 0; tries < 3 && good < asked*99/100; tries++ { // the machine may be busy in one of them
+					good = 0
+					for range asked {
+						if byRedis() {
+							good++
+						}
 					}
 				}
 				t.Logf("%s: back after %v, then %d of %d by Redis", kind, back, good, asked)
-				require.Less(t, back, 4*time.Second, "2 s, and as much for a busy machine")
-				require.GreaterOrEqual(t, good, asked*9/10)
+				require.Less(t, back, 2*time.Second)
+				require.GreaterOrEqual(t, good, asked*99/100)
 			}
 		})
 	}
@@ -117,6 +122,122 @@ func TestTimeoutIsTheLongestThatACallTakes(t *testing.T) {
 		slices.Sort(took)
 		t.Logf("%s: %v", kind, took)
 		require.Less(t, took[len(took)-3], 2*timeout, "Timeout, and room for a busy machine; two may be later still")
+	}
+}
+
+// A laggard is a client's call that takes a time at random, whatever its context says.
+type laggard struct{ most time.Duration }
+
+func (l laggard) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l laggard) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error {
+		time.Sleep(time.Duration(mathrand.Int64N(int64(l.most))))
+		return errors.New("late")
+	}
+}
+
+func (l laggard) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return l.ProcessHook(nil)(ctx, cmds[0]) }
+}
+
+// In virtual time Timeout is exact: one by one, in pipelines, and where more callers come than calls may go on.
+func TestTimeoutIsExact(t *testing.T) {
+	client := newClient(t, "127.0.0.1:1")
+	client.AddHook(laggard{most: time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		c := mustConn(t, connOptions{client: client, breaker: &breaker.Options{Consecutive: breaker.Off, FailureRate: breaker.Off}})
+		s := incr()
+		var all sync.WaitGroup
+		var late, full atomic.Int64
+		for i := range 2 * maxFlights {
+			all.Go(func() {
+				for range 5 {
+					began := time.Now()
+					if i%2 == 0 {
+						_, _ = c.run(t.Context(), s, []string{"n"}, 1)
+					} else {
+						_, _ = c.runAll(t.Context(), s, [][]any{s.command([]string{"n"}, []any{1})})
+					}
+					switch took := time.Since(began); {
+					case took > DefaultTimeout:
+						late.Add(1)
+					case took == DefaultTimeout:
+						full.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.Zero(t, late.Load())
+		require.Positive(t, full.Load())
+		time.Sleep(2 * time.Second) // for calls whose callers have left
+	})
+}
+
+// In real time the machine adds to it. SPILLWAY_LONG=1 makes enough calls for a p99.9.
+func TestTimeoutInRealTime(t *testing.T) {
+	long := os.Getenv("SPILLWAY_LONG") != ""
+	lasts := time.Second
+	if long {
+		lasts = 10 * time.Second
+	}
+	proxy := redistest.NewProxy(t, startRedis(t))
+	for kind, client := range clients(t, proxy.Addr()) {
+		c := mustConn(t, connOptions{client: client, breaker: &breaker.Options{Consecutive: breaker.Off, FailureRate: breaker.Off}})
+		var mu sync.Mutex
+		var over []time.Duration // by how much calls exceeded Timeout
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for end := time.Now().Add(lasts); time.Now().Before(end); {
+					began := time.Now()
+					_, _ = c.run(t.Context(), incr(), []string{"n"}, 1)
+					took := time.Since(began) - DefaultTimeout
+					mu.Lock()
+					over = append(over, took)
+					mu.Unlock()
+				}
+			})
+		}
+		stop := make(chan struct{})
+		faults := make(chan struct{})
+		var machine time.Duration // the most by which it wakes a goroutine late that does nothing else
+		all.Go(func() {
+			for end := time.Now().Add(lasts); time.Now().Before(end); {
+				began := time.Now()
+				pause(10 * time.Millisecond)
+				machine = max(machine, time.Since(began)-10*time.Millisecond)
+			}
+		})
+		go func() {
+			defer close(faults)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+				proxy.SetLatency(time.Duration(i%5) * 40 * time.Millisecond)
+				proxy.BlackHole(i%4 == 3)
+				if i%9 == 0 {
+					proxy.Reset()
+				}
+			}
+		}()
+		all.Wait()
+		close(stop)
+		<-faults
+		proxy.Heal()
+		slices.Sort(over)
+		p999, most := over[len(over)*999/1000], over[len(over)-1]
+		reached, _ := slices.BinarySearch(over, 0)
+		require.Greater(t, len(over)-reached, 40, "calls that Timeout ended")
+		t.Logf("%s: %d calls, p99.9 of what exceeds Timeout %v, the most %v, of the machine %v", kind, len(over), p999, most, machine)
+		if long {
+			require.Less(t, p999, 5*time.Millisecond+machine)
+		}
+		require.Less(t, most, 50*time.Millisecond+2*machine)
 	}
 }
 

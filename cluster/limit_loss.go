@@ -78,7 +78,8 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 
 // share takes up to n tokens from this process's part of all rules, or none.
 func (l *Limit) share(key string, n int64, how string, r *Result) {
-	now := time.Now()
+	r.stamp = time.Since(l.conn.base).Microseconds() // a Ticket holds no more
+	now := l.stampedAt(r.stamp)
 	key, r.Taken = shortKey(key), n
 	if how == someTokens {
 		for _, k := range l.loss.shares {
@@ -102,11 +103,15 @@ func (l *Limit) share(key string, n int64, how string, r *Result) {
 	r.State, r.Rule = l.loss.shares[r.rule].PeekAt(now, key), l.rules()[r.rule].name
 }
 
-// shareBack returns tokens to this process's part.
-func (l *Limit) shareBack(key string, n int64) {
-	now := time.Now()
+// shareBack returns tokens that were taken with stamp to this process's part, as far as time has not returned them.
+func (l *Limit) shareBack(key string, n, stamp int64) {
 	key = shortKey(key)
 	for _, k := range l.loss.shares {
-		k.RefundAt(now, key, int(n))
+		k.RefundAt(l.stampedAt(stamp), key, int(n))
 	}
+}
+
+// stampedAt returns the time of a stamp of this process.
+func (l *Limit) stampedAt(stamp int64) time.Time {
+	return l.conn.base.Add(time.Duration(stamp) * time.Microsecond)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,6 +55,46 @@ func TestOnLoss(t *testing.T) {
 			require.NotEqual(t, breaker.Closed, s.Breaker)
 			require.Equal(t, int64(20), s.Admitted+s.Refused)
 		})
+	}
+}
+
+// Tokens of a share come back to the window in which they were taken, or nowhere.
+func TestShareKeepsWindowsApart(t *testing.T) {
+	client := deadRedis(t)
+	for name, give := range map[string]func(t *testing.T, l *Limit, r *Result, n int){
+		"Refund": func(t *testing.T, l *Limit, r *Result, n int) { require.NoError(t, l.Refund(t.Context(), "k", r, n)) },
+		"Done": func(_ *testing.T, l *Limit, r *Result, n int) {
+			l.Done(spillway.Request{Key: "k", Cost: n}, ticketOf(r), spillway.Result{Outcome: spillway.Refused})
+		},
+	} {
+		for _, rule := range []Rule{
+			FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Minute}),
+			SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Minute}),
+			SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Minute}),
+			Bucket(limiter.BucketOptions{Rate: limiter.Per(10, time.Minute), Burst: 10}),
+		} {
+			t.Run(name+" "+rule.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLimit(t, client, LimitOptions{Rules: []Rule{rule}, Nodes: 1})
+					take := func(n int64) Result {
+						r, err := l.onLoss(t.Context(), "k", n, allTokens, &RedisError{Reason: ReasonBreaker})
+						require.NoError(t, err)
+						require.Equal(t, FromShare, r.Source)
+						return r
+					}
+					first := take(10)
+					require.True(t, first.Allowed)
+					give(t, l, &first, 4)
+					second := take(4)
+					require.True(t, second.Allowed, "at once they are there again")
+					time.Sleep(2 * time.Minute)
+					require.True(t, take(10).Allowed)
+					give(t, l, &first, 6)
+					give(t, l, &second, 4)
+					require.False(t, take(1).Allowed, "time has given them back")
+				})
+			})
+		}
 	}
 }
 

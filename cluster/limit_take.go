@@ -23,7 +23,7 @@ type Result struct {
 	Err error
 
 	rule  int   // index of that rule
-	stamp int64 // when Redis took it, for giving it back
+	stamp int64 // when it was taken, for giving it back: µs of Redis's clock, or of this process if that decided
 }
 
 // The ways to ask.
@@ -98,7 +98,7 @@ func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error 
 	case FromRedis:
 		return l.giveBack(ctx, key, back, taken, r.stamp)
 	case FromShare:
-		l.shareBack(key, back)
+		l.shareBack(key, back, r.stamp)
 	}
 	return nil
 }

@@ -57,14 +57,14 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	case FromRedis:
 		_ = l.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, so are n tokens until time returns them
 	case FromShare:
-		l.shareBack(r.Key, n)
+		l.shareBack(r.Key, n, stamp)
 	}
 }
 
 // Queues does nothing: it marks that Admit may block.
 func (l *Limit) Queues() {}
 
-// A Ticket holds who let a request through, and when by Redis's clock: µs since 1970 take 51 bits.
+// A Ticket holds the Source that let a request through, and the stamp of that: µs since 1970 take 51 bits.
 const ticketShift = 3
 
 func ticketOf(r *Result) spillway.Ticket {

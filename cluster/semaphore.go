@@ -53,6 +53,7 @@ type Semaphore struct {
 	onLoss            OnLoss
 	limit             atomic.Int64
 	conn              *conn
+	renewals          *conn // of its own, so that callers who want permits hold up nobody who has one
 	scripts           *semScripts
 	loss, held, queue *spillway.Rejection
 	wait              *spillway.Rejection
@@ -112,7 +113,13 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	if err := opts.validate(kind); err != nil {
 		return nil, err
 	}
-	c, err := newConn(connOptions{kind: kind, client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker})
+	to := connOptions{kind: kind, client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker, flights: callersShare(opts.Client)}
+	c, err := newConn(to)
+	if err != nil {
+		return nil, err
+	}
+	to.timeout, to.flights = max(c.timeout, min(opts.TTL/renewTries, maxRenewal)), lanes
+	renewals, err := newConn(to)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +129,7 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 		name: opts.Name, base: opts.Prefix + ":" + space + ":{" + escapeTag(opts.Name, true) + ":", channel: opts.Prefix + wakeChannel,
 		node: base64.RawURLEncoding.EncodeToString(id[:]),
 		ttl:  opts.TTL, guard: opts.Guard, poll: opts.Poll, maxWaiting: max(opts.MaxWaiting, 0), onLoss: opts.OnLoss,
-		conn: c, scripts: newSemScripts(clockLua, opts.Prefix+wakeChannel), maxWait: opts.MaxWait,
+		conn: c, renewals: renewals, scripts: newSemScripts(clockLua, opts.Prefix+wakeChannel), maxWait: opts.MaxWait,
 		loss:    &spillway.Rejection{Policy: opts.Name, Reason: ReasonLost},
 		held:    &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonLimit},
 		queue:   &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonFull},

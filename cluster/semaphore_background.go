@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -12,6 +14,11 @@ const (
 	tokensEach   = 100     // tokens in a command
 	pipelined    = 128     // commands in a call: some 5 ms of Redis
 	lanes        = 8       // calls at a time, which matters where Redis is far away
+
+	// A renewal may take a part of the TTL, or Timeout if that is longer: no caller waits for it, and pipelines of many keys queue in
+	// Redis. There is time for three that get no answer. More than 2 s is of no use where an answer is lost.
+	renewTries = 6
+	maxRenewal = 2 * time.Second
 )
 
 // A semReturn is a token to give back, unless the time is over after which Redis forgets it by itself.
@@ -25,6 +32,15 @@ type semReturn struct {
 type semGroup struct {
 	key  string
 	bury bool
+}
+
+// callersShare returns how many calls of a Semaphore other than renewals go on at the same time: three quarters of the connections of
+// the client. The others are left to renewals. Where the client has a pool for each of many servers, it is [maxFlights].
+func callersShare(client redis.UniversalClient) int {
+	if c, ok := client.(*redis.Client); ok {
+		return min(max(c.Options().PoolSize*3/4, 1), maxFlights)
+	}
+	return maxFlights
 }
 
 // renewLoop renews what is due, until Close.
@@ -80,7 +96,7 @@ func (s *Semaphore) renewSome(renewals []semRenewal) {
 		commands[i] = s.renewal(r.key, tokens)
 	}
 	sent := time.Now()
-	replies, errs := s.conn.runAll(s.ctx, s.scripts.renew, commands)
+	replies, errs := s.renewals.runAll(s.ctx, s.scripts.renew, commands)
 	for i, r := range renewals {
 		got, err := []int64(nil), errs[i]
 		if err == nil {

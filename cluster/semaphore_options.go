@@ -49,10 +49,12 @@ type SemaphoreOptions struct {
 	// OnLoss is what [Semaphore.Admit] does with requests about which Redis gives no answer: [Open] lets them in, and
 	// [Closed] refuses them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error.
 	OnLoss OnLoss
-	// Timeout bounds each call of Redis, 1ms..1m. If Timeout is 0, it is [DefaultTimeout].
+	// Timeout bounds each call of Redis that somebody waits for, 1ms..1m. If Timeout is 0, it is [DefaultTimeout]. Renewals, for which
+	// nobody waits, may take TTL/6 and at most 2s if that is longer.
 	Timeout time.Duration
 	// Breaker keeps calls from a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
-	// first for at most TTL/24 and at most 250ms, later for up to eight times that.
+	// first for at most TTL/24 and at most 250ms, later for up to eight times that. Renewals have one of their own, by the same
+	// options.
 	Breaker *breaker.Options
 }
 

@@ -317,3 +317,14 @@ func FuzzGCRA(f *testing.F) {
 		}
 	})
 }
+
+// Allow counts as the other ways in do.
+func TestAllowCounts(t *testing.T) {
+	b := newBucket(t, Per(3, time.Hour), 3)
+	for i := range 5 {
+		require.Equal(t, i < 3, b.Allow())
+	}
+	s := b.Stats()
+	require.EqualValues(t, 3, s.Admitted)
+	require.EqualValues(t, 2, s.Refused)
+}

@@ -315,3 +315,34 @@ func TestCalendarTellsOfTheWindowAfterTheNext(t *testing.T) {
 	require.ErrorAs(t, err, &rej)
 	require.Equal(t, 90*time.Second, rej.RetryAfter)
 }
+
+// A part of a token that has not leaked comes back too: five older tokens and half of this one leaked.
+func TestRefundOfPartOfAToken(t *testing.T) {
+	b, err := NewBucket(&BucketOptions{Rate: Per(10, time.Second), Burst: 10})
+	require.NoError(t, err)
+	take := func(at time.Duration, n int) Reservation {
+		r, err := b.ReserveAt(after(at), n, 0)
+		require.NoError(t, err)
+		return r
+	}
+	take(0, 5)
+	r := take(0, 1)
+	at := 550 * time.Millisecond
+	take(at, 2)
+	require.EqualValues(t, 7, b.PeekAt(after(at)).Remaining, "7.5")
+	r.RefundAt(after(at), 1)
+	require.EqualValues(t, 8, b.PeekAt(after(at)).Remaining)
+}
+
+// Parts of a ns come back as they were taken.
+func TestCancelledWarmUpsLeaveNoTrace(t *testing.T) {
+	w := newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second), MaxCost: 10})
+	_, err := w.ReserveAt(after(0), 1, 0)
+	require.NoError(t, err)
+	for range 10 {
+		r, err := w.ReserveAt(after(0), 1, never)
+		require.NoError(t, err)
+		require.Equal(t, 333_333_333*time.Nanosecond, r.Delay())
+		r.CancelAt(after(0))
+	}
+}

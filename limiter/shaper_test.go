@@ -400,3 +400,17 @@ func TestSpacerAgainstModel(t *testing.T) {
 		}
 	})
 }
+
+// A caller whose context has ended does not queue, and is counted.
+func TestShaperCountsCallersWhoseContextHasEnded(t *testing.T) {
+	s := newShaper(t, ShaperOptions{Rate: Per(1, time.Hour)})
+	_, err := s.Admit(t.Context(), spillway.Request{Arrived: time.Now()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		_, err = s.Admit(ctx, spillway.Request{Arrived: time.Now()})
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Equal(t, ShaperStats{Stats: Stats{Name: "shaper", Admitted: 1}, Cancelled: 2}, s.Stats())
+}

@@ -252,3 +252,14 @@ func FuzzSliding(f *testing.F) {
 		}
 	})
 }
+
+// A window is idle once its youngest entry has left it, to the ns.
+func TestSlidingIsIdleWhenTheYoungestHasLeft(t *testing.T) {
+	l := newLog(t, 3, time.Second)
+	for _, at := range []time.Duration{0, 300 * time.Millisecond} {
+		_, err := l.ReserveAt(after(at), 1, 0)
+		require.NoError(t, err)
+	}
+	require.False(t, l.Idle(after(1300*time.Millisecond-1)))
+	require.True(t, l.Idle(after(1300*time.Millisecond)))
+}

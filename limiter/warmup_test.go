@@ -264,3 +264,23 @@ func FuzzWarmUp(f *testing.F) {
 		}
 	})
 }
+
+// Another rate finds it as warm as it was, in proportion.
+func TestWarmthIsKeptAsAShare(t *testing.T) {
+	warm := func(tokens int, warmUp time.Duration) *warming {
+		w, err := newWarming(WarmUpOptions{Rate: Per(tokens, time.Second), WarmUp: warmUp, ColdFactor: 3})
+		require.NoError(t, err)
+		return w
+	}
+	slow, fast := warm(2, 4*time.Second), warm(20, 4*time.Second)
+	require.Greater(t, fast.stored, slow.stored)
+	for _, c := range [][2]*warming{{slow, fast}, {fast, slow}} {
+		from, to := c[0], c[1]
+		s := warmState{warmth: int64(from.stored * part / 4)}
+		to.adopt(&s, moment{}, from)
+		require.InDelta(t, to.stored*part/4, float64(s.warmth), 20)
+	}
+	s := warmState{warmth: 7}
+	slow.adopt(&s, moment{}, warm(2, 0))
+	require.Zero(t, s.warmth, "one that is always warm does not say how warm it is")
+}

@@ -19,6 +19,10 @@ import (
 //
 // x/time takes a time before the last one as a step back, which gains tokens; an XTime asks it about the later of the two.
 //
+// A request that a later Policy refuses gets its tokens back whole, since x/time does not tell how many of them time has returned
+// already. So what passes exceeds the limit by them if the bucket was full between Admit and that refusal, as it may be where the
+// later Policy queues for longer than a Burst takes to fill. There use a Bucket, which is exact.
+//
 // It is made by [NewXTime]; the zero XTime denies everything. All methods may be called concurrently.
 type XTime struct {
 	limiter    *rate.Limiter

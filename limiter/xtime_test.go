@@ -79,3 +79,24 @@ func TestXTimeWithoutLimit(t *testing.T) {
 	_, err = NewXTime(rate.NewLimiter(1, 1), "\n")
 	require.ErrorContains(t, err, "Name")
 }
+
+// What a later policy refuses comes back whole. If the bucket was full meanwhile, that is more than time left room for, as documented.
+func TestXTimeGivesBackWhole(t *testing.T) {
+	for wait, want := range map[time.Duration]int{0: 10, 500 * time.Millisecond: 15, time.Second: 20} {
+		x := spillway.Must(NewXTime(rate.NewLimiter(10, 10), ""))
+		take := func(at time.Duration, n int) bool {
+			_, err := x.Admit(t.Context(), spillway.Request{Arrived: after(at), Cost: n})
+			return err == nil
+		}
+		require.True(t, take(0, 10))
+		used := 0
+		for take(wait, 1) {
+			used++
+		}
+		x.Done(spillway.Request{Arrived: after(0), Cost: 10}, 0, spillway.Result{Outcome: spillway.Refused})
+		for take(wait, 1) {
+			used++
+		}
+		require.Equal(t, want, used, "after %v", wait)
+	}
+}

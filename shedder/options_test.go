@@ -42,6 +42,17 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 	}
 }
 
+// What is named as the first or the last that can be right is.
+func TestOptionsOnTheEdge(t *testing.T) {
+	for _, o := range []shedder.Options{
+		{CPUThreshold: 1}, {CPUThreshold: shedder.Off}, {SLO: 10 * time.Millisecond}, {Window: 500 * time.Millisecond}, {Window: 30 * time.Second},
+		{MinLimit: 7, MaxLimit: 7}, {MaxLimit: 1}, {MaxShed: 1},
+	} {
+		_, err := shedder.New(&o)
+		require.NoError(t, err)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	o := newRig(t, shedder.Options{}).shed.Options()
 	require.InDelta(t, shedder.DefaultCPUThreshold, o.CPUThreshold, 0)

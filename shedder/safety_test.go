@@ -184,6 +184,7 @@ func TestStaleSamplesAreNotBelieved(t *testing.T) {
 	require.Equal(t, shedder.CPUHigh, s.Reason, "3 s old is still believed")
 	require.NoError(t, s.CPUErr)
 	require.NoError(t, s.SchedErr)
+	require.Equal(t, time.Second, s.QueueDelay)
 	s = r.pass(20 * time.Millisecond)
 	require.ErrorIs(t, s.CPUErr, shedder.ErrStale)
 	require.ErrorIs(t, s.SchedErr, shedder.ErrStale)
