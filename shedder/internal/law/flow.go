@@ -77,23 +77,14 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.bound(l)
 }
 
-// tighten narrows the limit, unless that costs answers: then it was no queue.
+// tighten narrows the limit, unless that costs answers: then requests take long, and are not in a queue.
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
-			drained := over && l.latency.guessed
-			if f.full && (drained || f.settled >= seconds) && f.held*seconds >= p.Expect*h.uneven && !h.interrupted(seconds) {
-				stay := b.stay()
-				if drained { // the answers waited in the queue that is worked off
-					stay = b.inside / b.ended
-					l.latency.least = stay
-				}
-				f.full, f.wide = false, 1
-				l.latency.believe(stay)
-			}
+			f.cost(l, math.Max(window, p.Expect*h.uneven/f.held), over)
 			return
 		}
 	}
@@ -102,6 +93,24 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 		f.wide *= squeeze
 		f.implied *= squeeze
 	}
+}
+
+// cost believes the latency of a limit that has cost answers for long enough. Below what keeps a service busy, nobody waits in
+// a queue: by Little's law, requests stay as long as they take.
+func (f *flow) cost(l *Law, window float64, over bool) {
+	p, h := &l.P, &l.history
+	b, seconds, ok := h.last(window)
+	drained := over && l.latency.guessed
+	if !ok || b.ended >= p.Cost*f.held*seconds || !drained && f.settled < seconds || h.interrupted(seconds) {
+		return
+	}
+	stay := b.stay()
+	if drained { // the answers waited in the queue that is worked off
+		stay = b.inside / b.ended
+		l.latency.least = stay
+	}
+	f.full, f.wide = false, 1
+	l.latency.believe(stay)
 }
 
 // bound computes the limit.
