@@ -74,7 +74,7 @@ func (f *flow) step(l *Law, r *Reading) {
 		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
 	}
 	f.heal(l, r)
-	f.bound(l)
+	f.bound(l, r)
 }
 
 // tighten narrows the limit, unless that costs answers: then requests take long, and are not in a queue.
@@ -114,7 +114,7 @@ func (f *flow) cost(l *Law, window float64, over bool) {
 }
 
 // bound computes the limit.
-func (f *flow) bound(l *Law) {
+func (f *flow) bound(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	f.limit = math.Inf(1)
 	typical := l.latency.known()
@@ -130,6 +130,11 @@ func (f *flow) bound(l *Law) {
 	default:
 		return
 	}
+	cpus := 1.0
+	if r.CPUs > 0 {
+		cpus = math.Min(r.CPUs, 1)
+	}
+	rate = math.Max(rate, cpus/typical) // it answers one after the other at least
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
