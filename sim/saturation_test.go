@@ -219,3 +219,27 @@ func TestALockedTable(t *testing.T) {
 		require.InDelta(t, want, served(r, 37, 60)/320, 0.04*want+0.01, "load %v", load)
 	}
 }
+
+// A dependency that becomes ten times slower is slow, whether many requests wait for it or few. With few, the shedder refuses
+// some until it has seen enough. 50 per second is the worst: missing answers widen the limit just enough to hide the proof.
+func TestADependencyOfFewRequestsThatTurnsSlow(t *testing.T) {
+	for _, c := range []struct {
+		takes   time.Duration
+		rate    float64
+		slower  int
+		goodput float64
+	}{
+		{5 * time.Millisecond, 5, 10, 0.99}, {20 * time.Millisecond, 5, 10, 0.99}, {20 * time.Millisecond, 20, 10, 0.99},
+		{20 * time.Millisecond, 50, 10, 0.6}, {20 * time.Millisecond, 400, 10, 0.98}, {50 * time.Millisecond, 50, 20, 0.95},
+		{100 * time.Millisecond, 5, 10, 0.85}, {100 * time.Millisecond, 400, 20, 0.95}, {300 * time.Millisecond, 100, 10, 0.9},
+	} {
+		s := wait(c.rate, 0, sim.Dist{Fixed: c.takes / 2, Exp: c.takes / 2}, 20*time.Second,
+			sim.Phase{For: time.Minute, Load: 1}, sim.Phase{For: time.Minute, Load: 1, Measured: true}, sim.Phase{For: time.Minute, Load: 1})
+		more := time.Duration(c.slower-1) * c.takes
+		s.Events = []sim.Event{{At: time.Minute, Stage: "db", Slower: more}, {At: 2 * time.Minute, Stage: "db", Slower: -more}}
+		for seed := range uint64(2) {
+			bare := play(t, s, seed+1, bare).Goodput
+			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, c.goodput*bare, "%+v, seed %d", c, seed+1)
+		}
+	}
+}

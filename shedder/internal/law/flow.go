@@ -84,7 +84,11 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
-			f.cost(l, math.Max(window, p.Expect*h.uneven/f.held), over)
+			for _, n := range []float64{p.Enough, p.Expect, 4 * p.Expect} {
+				if f.cost(l, math.Max(window, n*h.uneven/f.held), over) {
+					break
+				}
+			}
 			return
 		}
 	}
@@ -95,14 +99,22 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	}
 }
 
-// cost believes the latency of a limit that has cost answers for long enough. Below what keeps a service busy, nobody waits in
-// a queue: by Little's law, requests stay as long as they take.
-func (f *flow) cost(l *Law, window float64, over bool) {
+// cost believes the latency of a limit that has cost answers for the given seconds, if that is no chance. Below what keeps a
+// service busy, nobody waits in a queue: by Little's law, requests stay as long as they take.
+func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
+	expected := f.held * seconds
+	least := noisy*expected - 4*math.Sqrt(noisy*expected*h.uneven)
 	drained := over && l.latency.guessed
-	if !ok || b.ended >= p.Cost*f.held*seconds || !drained && f.settled < seconds || h.interrupted(seconds) {
-		return
+	if drained {
+		least = expected
+	}
+	switch {
+	case !ok, l.cpu.busy, b.ended >= math.Min(p.Cost*expected, least):
+		return false
+	case !drained && f.settled < seconds, h.interrupted(seconds):
+		return false
 	}
 	stay := b.stay()
 	if drained { // the answers waited in the queue that is worked off
@@ -111,7 +123,11 @@ func (f *flow) cost(l *Law, window float64, over bool) {
 	}
 	f.full, f.wide = false, 1
 	l.latency.believe(stay)
+	return true
 }
+
+// noisy is the share of the held rate that the true one has at least: the greatest of several samples is held.
+const noisy = 0.7
 
 // bound computes the limit.
 func (f *flow) bound(l *Law, r *Reading) {
