@@ -147,8 +147,7 @@ func ExampleRejection() {
 	_, err := gate.Enter(context.Background(), spillway.Request{})
 	fmt.Println(errors.Is(err, spillway.ErrRejected))
 
-	var rejection *spillway.Rejection
-	if errors.As(err, &rejection) {
+	if rejection := spillway.RejectionOf(err); rejection != nil {
 		status := 503
 		if rejection.OverQuota {
 			status = 429

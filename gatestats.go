@@ -1,7 +1,6 @@
 package spillway
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -93,21 +92,11 @@ func (c *gateCounts) grow() *[]gateCell {
 
 // refused counts one refusal by policy i.
 func (c *gateCounts) refused(i int, err error) {
-	if rej := rejectionIn(err); rej != nil {
+	if rej := RejectionOf(err); rej != nil {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 		return
 	}
 	c.cell().cancelled.Add(1)
-}
-
-// rejectionIn returns the Rejection that err is or wraps, or nil.
-func rejectionIn(err error) *Rejection {
-	if rej, ok := err.(*Rejection); ok { //nolint:errorlint // the common case: errors.As would allocate
-		return rej
-	}
-	var rej *Rejection
-	errors.As(err, &rej)
-	return rej
 }
 
 // A tally counts refusals by policy and reason. Reasons are few and constant, so a scan of an immutable slice finds the

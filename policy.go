@@ -90,6 +90,18 @@ type Result struct {
 	RetryAfter time.Duration
 }
 
+// A Quota is what a limit has left for one client. The RateLimit header fields of package httpgate are made of it.
+type Quota struct {
+	// Name is the name of the limit, in printable ASCII. If Name is empty, there is no limit to report.
+	Name string
+	// Limit is the most that the limit gives in one Window, and Remaining is what is left of it now.
+	Limit, Remaining int64
+	// Window is the time that Limit is for. If Window is not positive, the limit has no window.
+	Window time.Duration
+	// Reset is how long until there is more. A Reset of 34 years or more means never.
+	Reset time.Duration
+}
+
 // An Outcome classes how a request went. Only a [Success] may teach a policy what the service can do.
 type Outcome uint8
 

@@ -176,7 +176,7 @@ func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
 		c.admitted.Add(1)
 		return t, nil
 	}
-	if rej := rejectionIn(err); rej != nil {
+	if rej := RejectionOf(err); rej != nil {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 	} else {
 		c.cancelled.Add(1)

@@ -65,8 +65,7 @@ func TestBucketTellsWhatRemains(t *testing.T) {
 	require.True(t, b.Idle(after(time.Second)))
 	require.Equal(t, State{Limit: 10, Remaining: 10}, peek(time.Minute))
 
-	name, limit, remaining, window, reset := b.Quota(after(d/2), spillway.Request{})
-	require.Equal(t, []any{"token bucket", int64(10), int64(0), time.Second, d / 2}, []any{name, limit, remaining, window, reset})
+	require.Equal(t, spillway.Quota{Name: "token bucket", Limit: 10, Window: time.Second, Reset: d / 2}, b.Quota(after(d/2), spillway.Request{}))
 }
 
 func TestBucketReserves(t *testing.T) {

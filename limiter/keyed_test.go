@@ -254,8 +254,8 @@ func TestKeyedSetLimit(t *testing.T) {
 	k = newKeyed(t, newWindow(t, FixedWindowOptions{Limit: 1, Period: time.Minute}), 0)
 	require.Error(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryDay})), "they tell differently when one starts")
 	require.NoError(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 5, Period: time.Hour})))
-	name, limit, _, window, _ := k.Quota(after(0), spillway.Request{Key: "a"})
-	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{name, limit, window})
+	q := k.Quota(after(0), spillway.Request{Key: "a"})
+	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{q.Name, q.Limit, q.Window})
 	for _, like := range []Limit{newSliding(t, 3, time.Second, 0), newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second)})} {
 		k := newKeyed(t, like, 0)
 		require.NoError(t, k.AllowAt(after(0), "a", 1))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -59,12 +58,11 @@ func (g *gateBook) enter(ctx context.Context, r spillway.Request) (p *pass) {
 	entered = true
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var rej *spillway.Rejection
-	switch {
+	switch rej := spillway.RejectionOf(err); {
 	case err == nil:
 		g.admitted++
 		return p
-	case errors.As(err, &rej):
+	case rej != nil:
 		g.refused[refusal{rej.Policy, rej.Reason}]++
 	case ctx.Err() != nil:
 		g.cancelled++

@@ -211,7 +211,7 @@ func wish(o spillway.Outcome, err error) time.Duration {
 
 // refusal returns the error of a call that the gate refused with err.
 func (c *Client) refusal(err error) error {
-	if rej := rejection(err); rej != nil {
+	if rej := spillway.RejectionOf(err); rej != nil {
 		return &localError{rej: rej, code: c.o.Code}
 	}
 	return status.FromContextError(err).Err()

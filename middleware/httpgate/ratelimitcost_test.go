@@ -15,7 +15,7 @@ import (
 )
 
 // perTenant returns n limits per key with room for all that a test can send, or for nothing.
-func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quota) {
+func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quoter) {
 	t.Helper()
 	for i := range n {
 		o := limiter.BucketOptions{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
