@@ -71,8 +71,8 @@ func ExampleGate() {
 		fmt.Println("inner:", serve(ctx, "bob", func() {}))
 	}))
 	s := gate.Stats()
-	fmt.Printf("%d admitted, %d succeeded, %d in flight, %d rejected\n", s.Admitted, s.Succeeded, s.InFlight, s.Rejected)
-	for _, r := range s.Refusals {
+	fmt.Printf("%d admitted, %d succeeded, %d in flight, %d rejected\n", s.Admitted, s.Succeeded, s.InFlight, s.Refused)
+	for _, r := range s.ByReason {
 		fmt.Printf("policy %d, %s: %s: %d\n", r.Index, r.Policy, r.Reason, r.Count)
 	}
 	// Output:

@@ -83,8 +83,8 @@ func TestRefusalGivesBackInReverse(t *testing.T) {
 		require.Equal(t, spillway.Permit{}, p)
 		require.Empty(t, j.take(), "a refused request is owed no Done")
 		require.Equal(t, spillway.GateStats{
-			Rejected: 1,
-			Refusals: []spillway.Refusal{{Index: refuser, Policy: "probe", Reason: "asked to", Count: 1}},
+			Refused:  1,
+			ByReason: []spillway.Refusal{{Index: refuser, Policy: "probe", Reason: "asked to", Count: 1}},
 		}, gate.Stats())
 	}
 }
@@ -186,7 +186,7 @@ func TestWrappedRejectionIsARefusal(t *testing.T) {
 	_, err := gate.Enter(context.Background(), spillway.Request{})
 	require.Equal(t, ps[0].refuse, err)
 	require.ErrorIs(t, err, spillway.ErrRejected)
-	require.Equal(t, []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}}, gate.Stats().Refusals)
+	require.Equal(t, []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}}, gate.Stats().ByReason)
 }
 
 func TestNothingIsAllocated(t *testing.T) {

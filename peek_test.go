@@ -27,7 +27,7 @@ func TestPeekAsksInOrderAndGivesBackInReverse(t *testing.T) {
 		"1 ends r as 102: refused after 0s", "0 ends r as 2: refused after 0s",
 	}, j.take())
 	require.Equal(t, spillway.GateStats{
-		Rejected: 1, Refusals: []spillway.Refusal{{Index: 2, Policy: "slots", Reason: "full", Count: 1}},
+		Refused: 1, ByReason: []spillway.Refusal{{Index: 2, Policy: "slots", Reason: "full", Count: 1}},
 	}, gate.Stats())
 }
 

@@ -2,8 +2,12 @@ package spillway
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/enum"
 )
 
 // A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
@@ -80,6 +84,30 @@ func (p Priority) String() string {
 	return name
 }
 
+// MarshalText returns p.String().
+func (p Priority) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the text of [Priority.String], such as "normal" or "critical+2".
+func (p *Priority) UnmarshalText(text []byte) error {
+	name, rest := string(text), ""
+	if i := strings.IndexAny(name, "+-"); i >= 0 {
+		name, rest = name[:i], name[i:]
+	}
+	base, ok := map[string]Priority{"sheddable": Sheddable, "normal": Normal, "critical": Critical}[name]
+	if !ok {
+		return fmt.Errorf("spillway: Priority: must be sheddable, normal or critical, with +n or -n behind it or not, got %q", text)
+	}
+	if rest != "" {
+		n, err := strconv.Atoi(rest)
+		if err != nil || (n > 0) != (base+Priority(n) > base) {
+			return fmt.Errorf("spillway: Priority: what follows %s must be a whole number, got %q", name, text)
+		}
+		base += Priority(n)
+	}
+	*p = base
+	return nil
+}
+
 // A Result says how an admitted request went.
 type Result struct {
 	Outcome Outcome
@@ -112,15 +140,19 @@ const (
 	Failure                // answered badly: an error, a panic
 	Dropped                // met overload further on: a timeout, a 429 or 503 from downstream
 	Refused                // never ran: a later policy turned it away; only a Gate reports it
-	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"ignored", "success", "failure", "dropped", "refused"}
+const outcomeKind = "spillway: Outcome"
+
+var outcomeNames = []string{"ignored", "success", "failure", "dropped", "refused"}
 
 // String returns the name of o in lower case, such as "success", fit for a metric label.
-func (o Outcome) String() string {
-	if o < numOutcomes {
-		return outcomeNames[o]
-	}
-	return "outcome(" + strconv.Itoa(int(o)) + ")"
+func (o Outcome) String() string { return enum.String(outcomeKind, outcomeNames, o) }
+
+// MarshalText returns o.String(), or an error if there is no such outcome.
+func (o Outcome) MarshalText() ([]byte, error) { return enum.Marshal(outcomeKind, outcomeNames, o) }
+
+// UnmarshalText reads the text of [Outcome.String].
+func (o *Outcome) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(outcomeKind, outcomeNames, o, text)
 }

@@ -57,9 +57,9 @@ type shadowed struct {
 // ShadowStats is a snapshot of what a [ShadowPolicy] has seen of one candidate.
 type ShadowStats struct {
 	Admitted    int64     // admitted by the candidate
-	WouldRefuse int64     // refused by the candidate: the sum of Refusals
+	WouldRefuse int64     // refused by the candidate: the sum of ByReason
 	Cancelled   int64     // refused without a *Rejection: the request's ctx ended in its queue
-	Refusals    []Refusal // by reason; Index is the candidate's
+	ByReason    []Refusal // by policy and reason; Index is the candidate's
 
 	Enforced int64 // of WouldRefuse, turned away indeed, as Enforce asks
 
@@ -235,11 +235,11 @@ func (s *ShadowPolicy) Stats() []ShadowStats {
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		out[i] = ShadowStats{
-			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), Refusals: c.refusals.list(), Enforced: c.enforced.Value(),
+			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), ByReason: c.refusals.list(), Enforced: c.enforced.Value(),
 			RefusedBehind: c.refusedBehind.Value(), LetThrough: c.letThrough.Value(),
 			RegretAdmitted: c.regretAdmitted.Value(), RegretRefused: c.regretRefused.Value(),
 		}
-		for _, r := range out[i].Refusals {
+		for _, r := range out[i].ByReason {
 			out[i].WouldRefuse += r.Count
 		}
 	}

@@ -36,7 +36,7 @@ func TestShadowAdmitsWhatItsPolicyRefuses(t *testing.T) {
 
 	require.Equal(t, []spillway.ShadowStats{{
 		Admitted: 1, WouldRefuse: 1, Cancelled: 1, LetThrough: 2, RegretAdmitted: 1,
-		Refusals: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
+		ByReason: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
 	}}, shadow.Stats())
 	require.Equal(t, spillway.GateStats{Admitted: 3, Failed: 2, Dropped: 1}, gate.Stats())
 }
@@ -91,8 +91,8 @@ func TestShadowBoundsReasons(t *testing.T) {
 	}
 	s := shadow.Stats()[0]
 	require.EqualValues(t, 100, s.WouldRefuse)
-	require.Len(t, s.Refusals, 65)
-	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.Refusals[64])
+	require.Len(t, s.ByReason, 65)
+	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.ByReason[64])
 }
 
 func TestShadowUnderConcurrency(t *testing.T) {

@@ -119,7 +119,7 @@ func TestUnderConcurrency(t *testing.T) {
 			require.Zero(t, s.InFlight)
 			require.GreaterOrEqual(t, s.Limit, int64(2))
 			require.LessOrEqual(t, s.Limit, int64(6))
-			require.Equal(t, s.Refused, gate.Stats().Rejected)
+			require.Equal(t, s.Refused, gate.Stats().Refused)
 		})
 	}
 }

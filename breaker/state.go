@@ -1,8 +1,9 @@
 package breaker
 
 import (
-	"strconv"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/enum"
 )
 
 // A State is what a [Breaker] does with calls.
@@ -16,17 +17,25 @@ const (
 )
 
 // String returns "closed", "half-open" or "open".
-func (s State) String() string {
-	switch s {
-	case Closed:
-		return "closed"
-	case HalfOpen:
-		return "half-open"
-	case Open:
-		return "open"
-	}
-	return "state(" + strconv.Itoa(int(s)) + ")"
+func (s State) String() string { return enum.String(stateKind, stateNames, s) }
+
+// MarshalText returns s.String(), or an error if there is no such state.
+func (s State) MarshalText() ([]byte, error) { return enum.Marshal(stateKind, stateNames, s) }
+
+// UnmarshalText reads the text of [State.String].
+func (s *State) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(stateKind, stateNames, s, text)
 }
+
+const (
+	stateKind = "breaker: State"
+	modeKind  = "breaker: Mode"
+)
+
+var (
+	stateNames = []string{"closed", "half-open", "open"}
+	modeNames  = []string{"auto", "forced-open", "forced-closed", "metrics-only"}
+)
 
 // A Mode says who decides on the state of a [Breaker].
 type Mode uint8
@@ -41,19 +50,13 @@ const (
 )
 
 // String returns "auto", "forced-open", "forced-closed" or "metrics-only".
-func (m Mode) String() string {
-	switch m {
-	case Auto:
-		return "auto"
-	case ForcedOpen:
-		return "forced-open"
-	case ForcedClosed:
-		return "forced-closed"
-	case MetricsOnly:
-		return "metrics-only"
-	}
-	return "mode(" + strconv.Itoa(int(m)) + ")"
-}
+func (m Mode) String() string { return enum.String(modeKind, modeNames, m) }
+
+// MarshalText returns m.String(), or an error if there is no such mode.
+func (m Mode) MarshalText() ([]byte, error) { return enum.Marshal(modeKind, modeNames, m) }
+
+// UnmarshalText reads the text of [Mode.String].
+func (m *Mode) UnmarshalText(text []byte) error { return enum.Unmarshal(modeKind, modeNames, m, text) }
 
 // The reasons of an [Event] and of [Stats.Reason].
 const (

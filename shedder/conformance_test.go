@@ -87,7 +87,7 @@ func TestStormNeverExceedsTheLimit(t *testing.T) {
 	require.LessOrEqual(t, most, 8)
 	s := gate.Stats()
 	require.Zero(t, shed.Stats().InFlight)
-	require.Equal(t, int64(32*2000+1), s.Admitted+s.Rejected)
+	require.Equal(t, int64(32*2000+1), s.Admitted+s.Refused)
 }
 
 func FuzzRandomOrders(f *testing.F) {

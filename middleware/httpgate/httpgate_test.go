@@ -234,7 +234,7 @@ func TestNothingIsRunForAClientThatIsGone(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Empty(t, p.Requests())
-	require.Zero(t, gate.Stats().Rejected)
+	require.Zero(t, gate.Stats().Refused)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
 
@@ -248,7 +248,7 @@ func TestNothingIsRunAfterTheDeadline(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Empty(t, p.Requests())
-	require.Zero(t, gate.Stats().Rejected)
+	require.Zero(t, gate.Stats().Refused)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
 
@@ -288,7 +288,7 @@ func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
 		<-q.left
 		<-returned
 		require.Zero(t, before.InFlight())
-		require.Zero(t, gate.Stats().Rejected)
+		require.Zero(t, gate.Stats().Refused)
 		require.Zero(t, gate.Stats().InFlight)
 		require.Equal(t, cancelled+1, gate.Stats().Cancelled)
 	}
