@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestNewPanics(t *testing.T) {
@@ -190,7 +191,7 @@ func TestWrappedRejectionIsARefusal(t *testing.T) {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	ctx := context.Background()
@@ -225,7 +226,7 @@ func TestNothingIsAllocated(t *testing.T) {
 
 // A policy that may make requests wait costs nothing to those which do not.
 func TestNothingIsAllocatedWithoutWaiting(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	gate := spillway.New(&slots{limit: 2}, queueingSlots{&slots{limit: 2}}, &slots{limit: 2})

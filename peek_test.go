@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestPeekAsksInOrderAndGivesBackInReverse(t *testing.T) {
@@ -73,7 +74,7 @@ func TestPeekOfAnEndedContext(t *testing.T) {
 }
 
 func TestPeekDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	open := spillway.New(&slots{limit: 1}, &slots{limit: 1})

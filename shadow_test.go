@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -144,7 +145,7 @@ func enforcing(t *testing.T, candidates ...spillway.Policy) *spillway.ShadowPoli
 }
 
 func TestShadowAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, limit := range []int{0, 1} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/adaptive"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -125,7 +126,7 @@ func TestUnderConcurrency(t *testing.T) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, e := range []adaptive.Estimator{&adaptive.Gradient2{}, &adaptive.Vegas{}, &adaptive.AIMD{}} {

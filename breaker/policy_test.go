@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -67,7 +68,7 @@ func newRegistry(tb testing.TB, o *breaker.RegistryOptions) *breaker.Registry {
 
 // TestNothingIsAllocated shows it for every way through the policies, in one bucket and across them.
 func TestNothingIsAllocated(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	failing := newThrottle(t, nil)

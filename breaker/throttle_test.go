@@ -10,13 +10,14 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // TestRecoveryDoesNotDependOnTheRate: dead for ten minutes, then well.
 func TestRecoveryDoesNotDependOnTheRate(t *testing.T) {
 	const dead = 10 * time.Minute
 	for _, rate := range []int{5, 200, 1000, 5000} {
-		if raceEnabled && rate > 200 {
+		if race.Enabled && rate > 200 {
 			continue // millions of calls on one goroutine: nothing to race, and ten times the time
 		}
 		for name, o := range map[string]breaker.ThrottleOptions{

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -175,7 +176,7 @@ func TestClosedIsNotTheCallersFault(t *testing.T) {
 
 // A refusal from memory costs no allocation, like those of limits that ask nobody.
 func TestRefusalsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: allocations are not counted under the race detector")
 	}
 	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour)})}})

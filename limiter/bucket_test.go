@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func newBucket(t testing.TB, r Rate, burst int) *Bucket {
@@ -208,7 +209,7 @@ func TestBucketIsExact(t *testing.T) {
 // The same million schedules to x/time/rate and to GCRA: they agree, except where floats cannot tell.
 func TestBucketAgainstXTime(t *testing.T) {
 	schedules := 1_000_000
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		schedules = 10_000
 	}
 	rng := rand.New(rand.NewPCG(1, 2))

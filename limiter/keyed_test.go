@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func newKeyed(t testing.TB, like Limit, maxKeys int) *Keyed {
@@ -93,7 +94,7 @@ func TestKeyedFlood(t *testing.T) {
 	}
 	require.Equal(t, 30, known())
 	junk, each := 0, 50_000
-	if raceEnabled {
+	if race.Enabled {
 		each = 5_000 // five times as many as there is room for
 	}
 	var key []byte
@@ -128,7 +129,7 @@ func TestKeyedFlood(t *testing.T) {
 
 // Keys take at most 150 bytes each, and ten times as many that come once take no more. BenchmarkKeyedMemory asks a million.
 func TestKeyedMemory(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("memory is not measured under the race detector: it adds its own")
 	}
 	for name, like := range map[string]Limit{

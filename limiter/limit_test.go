@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestZeroValuesDeny(t *testing.T) {
@@ -224,7 +225,7 @@ func TestNow(t *testing.T) {
 }
 
 func TestNothingAllocates(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	allow, deny := newBucket(t, Per(1e9, time.Second), 0), newBucket(t, Per(1, 24*time.Hour), 1)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // right lists policies that keep the contract, with what the suite cannot check of them.
@@ -60,7 +61,7 @@ func TestRightPoliciesPass(t *testing.T) {
 			r := record(t, tc.newPolicy, tc.o)
 			require.Empty(t, r.failed)
 			want := tc.skipped
-			if raceEnabled {
+			if race.Enabled {
 				want = append(slices.Clip(want), "no-allocation")
 			}
 			var got []string

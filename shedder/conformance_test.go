@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/shedder"
 )
@@ -128,7 +129,7 @@ func FuzzRandomOrders(f *testing.F) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	free := spillway.New(spillway.Must(shedder.New(nil)))
