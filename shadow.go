@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/internal/splitmix"
+	"github.com/spillway-go/spillway/internal/stripe"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -254,4 +256,55 @@ func (s *ShadowPolicy) String() string {
 			i, c.Admitted, c.WouldRefuse, c.Enforced, c.RefusedBehind+c.LetThrough, c.RegretAdmitted, c.RegretRefused)
 	}
 	return b.String()
+}
+
+// A stash keeps the answers of several candidates between Admit and Done, where a Ticket is one word. It grows to the
+// greatest number of requests that were in flight at once and allocates nothing after that.
+type stash struct {
+	stripes []stashStripe
+}
+
+type stashStripe struct {
+	mu   sync.Mutex
+	kept []answers
+	free []uint32 // which of kept are
+	_    [stripe.Size]byte
+}
+
+// answers are what the candidates said of one request.
+type answers struct {
+	tickets  [maxPolicies]Ticket
+	admitted uint8 // bit i: candidate i
+}
+
+// stripeBits is the number of the lowest bits of a Ticket that name the stripe.
+const stripeBits = 8
+
+func newStash() *stash { return &stash{stripes: make([]stashStripe, stripe.Count())} }
+
+// put keeps a until they are taken.
+func (s *stash) put(a *answers) Ticket {
+	i := stripe.Index(len(s.stripes))
+	st := &s.stripes[i]
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	last := len(st.free) - 1
+	if last < 0 {
+		st.kept = append(st.kept, *a)
+		return Ticket(len(st.kept)-1)<<stripeBits | Ticket(i)
+	}
+	at := st.free[last]
+	st.free = st.free[:last]
+	st.kept[at] = *a
+	return Ticket(at)<<stripeBits | Ticket(i)
+}
+
+// take returns the answers kept as t, and forgets them.
+func (s *stash) take(t Ticket, a *answers) {
+	st := &s.stripes[t&(1<<stripeBits-1)]
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := t >> stripeBits
+	*a = st.kept[at]
+	st.free = append(st.free, uint32(at))
 }

@@ -7,14 +7,6 @@ import (
 	"time"
 )
 
-// The defaults of [Options].
-const (
-	DefaultInitial = 20
-	DefaultMin     = 1
-	DefaultMax     = 1000
-	DefaultMaxRise = 2.0
-)
-
 // Off disables what a field of [Options] stands for, where zero means its default.
 const Off = -1
 
@@ -40,10 +32,10 @@ type Options struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Min, DefaultMin)
-	setDefault(&o.Max, DefaultMax)
-	setDefault(&o.Initial, min(max(DefaultInitial, o.Min), o.Max))
-	setDefault(&o.MaxRise, DefaultMaxRise)
+	setDefault(&o.Min, 1)
+	setDefault(&o.Max, 1000)
+	setDefault(&o.Initial, min(max(20, o.Min), o.Max))
+	setDefault(&o.MaxRise, 2.0)
 	if o.Estimator == nil {
 		o.Estimator = &Gradient2{}
 	}

@@ -7,20 +7,6 @@ import (
 	"time"
 )
 
-// The defaults of [Options].
-const (
-	DefaultWindow      = 10 * time.Second
-	DefaultBuckets     = 10
-	DefaultMinCalls    = 20
-	DefaultFailureRate = 0.5
-	DefaultConsecutive = 10
-	DefaultSlowRate    = 0.5
-	DefaultOpenFor     = 5 * time.Second
-	DefaultMaxOpen     = time.Minute
-	DefaultJitter      = 0.2
-	DefaultProbes      = 3
-)
-
 // Off disables a rule in [Options] and [ThrottleOptions], where zero stands for the default.
 const Off = -1
 
@@ -99,20 +85,20 @@ type Options struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Window, DefaultWindow)
-	setDefault(&o.Buckets, DefaultBuckets)
-	minCalls := DefaultMinCalls
+	setDefault(&o.Window, 10*time.Second)
+	setDefault(&o.Buckets, 10)
+	minCalls := 20
 	if o.WindowCalls > 0 {
 		minCalls = min(minCalls, o.WindowCalls)
 	}
 	setDefault(&o.MinCalls, minCalls)
-	setDefault(&o.FailureRate, DefaultFailureRate)
-	setDefault(&o.Consecutive, DefaultConsecutive)
-	setDefault(&o.SlowRate, DefaultSlowRate)
-	setDefault(&o.OpenFor, DefaultOpenFor)
-	setDefault(&o.MaxOpen, max(DefaultMaxOpen, o.OpenFor))
-	setDefault(&o.Jitter, DefaultJitter)
-	setDefault(&o.Probes, DefaultProbes)
+	setDefault(&o.FailureRate, 0.5)
+	setDefault(&o.Consecutive, 10)
+	setDefault(&o.SlowRate, 0.5)
+	setDefault(&o.OpenFor, 5*time.Second)
+	setDefault(&o.MaxOpen, max(time.Minute, o.OpenFor))
+	setDefault(&o.Jitter, 0.2)
+	setDefault(&o.Probes, 3)
 	setDefault(&o.ProbeSuccesses, o.Probes)
 	setDefault(&o.ProbeLease, max(o.OpenFor, o.SlowCall))
 	return o, o.validate()

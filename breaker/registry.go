@@ -19,9 +19,6 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// DefaultMaxKeys is the default of [RegistryOptions.MaxKeys].
-const DefaultMaxKeys = 1024
-
 // maxKeys bounds MaxKeys.
 const maxKeys = 1 << 24
 
@@ -99,7 +96,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if r.opts.New == nil {
 		r.opts.New = func(string) (Member, error) { return New(nil) }
 	}
-	setDefault(&r.opts.MaxKeys, DefaultMaxKeys)
+	setDefault(&r.opts.MaxKeys, 1024)
 	switch {
 	case r.opts.MaxKeys < 1 || r.opts.MaxKeys > maxKeys:
 		return nil, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, r.opts.MaxKeys)

@@ -6,17 +6,6 @@ import (
 	"time"
 )
 
-// The defaults of [ThrottleOptions].
-const (
-	DefaultK               = 2.0
-	DefaultThrottleWindow  = 2 * time.Minute
-	DefaultThrottleBuckets = 40
-	DefaultMinRequests     = 20
-	DefaultMaxRefusal      = 0.95
-	DefaultProbeEvery      = time.Second
-	DefaultRecoverAfter    = 5
-)
-
 // ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults; nothing has to be set. With MinRequests 1,
 // MaxRefusal 1, ProbeEvery and RecoverAfter Off, a Throttle is what the book describes.
 type ThrottleOptions struct {
@@ -47,13 +36,13 @@ type ThrottleOptions struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
-	setDefault(&o.K, DefaultK)
-	setDefault(&o.Window, DefaultThrottleWindow)
-	setDefault(&o.Buckets, DefaultThrottleBuckets)
-	setDefault(&o.MinRequests, DefaultMinRequests)
-	setDefault(&o.MaxRefusal, DefaultMaxRefusal)
-	setDefault(&o.ProbeEvery, DefaultProbeEvery)
-	setDefault(&o.RecoverAfter, DefaultRecoverAfter)
+	setDefault(&o.K, 2.0)
+	setDefault(&o.Window, 2*time.Minute)
+	setDefault(&o.Buckets, 40)
+	setDefault(&o.MinRequests, 20)
+	setDefault(&o.MaxRefusal, 0.95)
+	setDefault(&o.ProbeEvery, time.Second)
+	setDefault(&o.RecoverAfter, 5)
 	return o, o.validate()
 }
 

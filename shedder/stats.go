@@ -68,7 +68,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	if !math.IsInf(s.Limit, 1) {
 		out.Limit = &s.Limit
 	}
-	return json.Marshal(out) //nolint:wrapcheck // json wraps it itself
+	return json.Marshal(out) //nolint:wrapcheck,musttag // the caller is json; the names of the fields are the keys
 }
 
 func text(err error) *string {
