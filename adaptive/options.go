@@ -14,7 +14,7 @@ const Off = -1
 type Options struct {
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
-	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot be tuned
+	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot change
 	// later.
 	Initial int
 	// Min is the least limit. If Min is 0, it is 1.
@@ -90,7 +90,7 @@ func (l *Limit) Options() Options {
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the healthy
 // latencies learned so far stay. Another Estimator begins from the present limit; the one in force goes on if it is passed
-// again, or if Estimator is nil and New or Tune made it. Initial must be 0 or the one given to New. Tune returns an error
+// again, or if Estimator is nil and New or Tune made it. Initial cannot change: it must be 0 or the one given to New. Tune returns an error
 // that names the invalid field, and then changes nothing.
 func (l *Limit) Tune(o Options) error {
 	l.mu.Lock()

@@ -22,13 +22,13 @@ const (
 // Options tune a [Breaker]. The zero Options are the defaults; nothing has to be set.
 type Options struct {
 	// Window is how far back outcomes count, and how long a hang does. It is also the time for which a Breaker has to stay
-	// closed to forget one opening. If Window is 0, it is 10 s. It cannot be tuned later.
+	// closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
 	Window time.Duration
 	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 10. It cannot be tuned later.
+	// nanoseconds. If Buckets is 0, it is 10. It cannot change later.
 	Buckets int
 	// WindowCalls, if positive, makes the rates those of the last WindowCalls outcomes, however old, instead of those of
-	// the Window. It is at most 2^20. If WindowCalls is 0, time decides. It cannot be tuned later.
+	// the Window. It is at most 2^20. If WindowCalls is 0, time decides. It cannot change later.
 	WindowCalls int
 
 	// MinCalls is how many outcomes there must be before a rate counts. It must not exceed WindowCalls, if that is set.
@@ -74,7 +74,7 @@ type Options struct {
 	// and 50 % of the calls. All rules are in force meanwhile. If Ramp is 0, all calls return at once.
 	Ramp time.Duration
 
-	// Seed determines the jitter. If Seed is 0, it is random. It cannot be tuned later.
+	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
 	// OnEvent is told of every change of state and, with mode [MetricsOnly], of every opening that would have been. It is
 	// called after all locks are released, one event after the other in their order, by a goroutine that just had to do

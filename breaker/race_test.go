@@ -49,7 +49,7 @@ func TestStorm(t *testing.T) {
 				case 1100:
 					_ = b.SetModeAt(c.tick(0), breaker.Auto)
 				case 1500:
-					_ = b.Tune(&breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor})
+					_ = b.Tune(breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor, OnEvent: o.OnEvent})
 				case 1900:
 					_ = b.StatsAt(c.tick(0))
 				}

@@ -56,7 +56,7 @@ type RegistryOptions struct {
 // Close. Finding a key takes no lock.
 type Registry struct {
 	base    base
-	opts    RegistryOptions
+	opts    atomic.Pointer[RegistryOptions]
 	shared  Member
 	seeds   [2]maphash.Seed
 	shards  []shard
@@ -90,20 +90,15 @@ type entry struct {
 // field that cannot be right, or that of New.
 func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	r := &Registry{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	if o != nil {
-		r.opts = *o
+	if o == nil {
+		o = &RegistryOptions{}
 	}
-	if r.opts.New == nil {
-		r.opts.New = func(string) (Member, error) { return New(nil) }
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
 	}
-	setDefault(&r.opts.MaxKeys, 1024)
-	switch {
-	case r.opts.MaxKeys < 1 || r.opts.MaxKeys > maxKeys:
-		return nil, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, r.opts.MaxKeys)
-	case !isShare(r.opts.MaxOpen) && r.opts.MaxOpen != 0:
-		return nil, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", r.opts.MaxOpen)
-	}
-	shared, err := r.opts.New("")
+	r.opts.Store(&opts)
+	shared, err := opts.New("")
 	if err != nil {
 		return nil, fmt.Errorf("breaker: Registry: New: %w", err)
 	}
@@ -111,12 +106,53 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 		return nil, errors.New("breaker: Registry: New: returned nil")
 	}
 	r.shared = shared
-	r.shards = make([]shard, 1<<min(bits.Len(uint(r.opts.MaxKeys/32)), 16))
+	r.shards = make([]shard, 1<<min(bits.Len(uint(opts.MaxKeys/32)), 16))
 	for i := range r.shards {
 		r.shards[i].members.Store(&map[string]*entry{})
 	}
 	r.retryAt.Store(int64(longAgo))
 	return r, nil
+}
+
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
+func (o RegistryOptions) withDefaults() (RegistryOptions, error) {
+	if o.New == nil {
+		o.New = func(string) (Member, error) { return New(nil) }
+	}
+	setDefault(&o.MaxKeys, 1024)
+	switch {
+	case o.MaxKeys < 1 || o.MaxKeys > maxKeys:
+		return o, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)
+	case !isShare(o.MaxOpen) && o.MaxOpen != 0:
+		return o, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", o.MaxOpen)
+	}
+	return o, nil
+}
+
+// Options returns the options in force, with every default filled in. Change them and pass them to [Registry.Tune]. The
+// zero Registry has none.
+func (r *Registry) Options() RegistryOptions {
+	if o := r.opts.Load(); o != nil {
+		return *o
+	}
+	return RegistryOptions{}
+}
+
+// Tune replaces all options while requests go on: a zero field means its default, as in [NewRegistry]. Policies that exist
+// stay as they are, the shared one included: New is for keys that come later, and keys beyond a lower MaxKeys stay until
+// they are idle. Tune returns an error that names the invalid field, and then changes nothing.
+func (r *Registry) Tune(o RegistryOptions) error {
+	if r.shared == nil {
+		return errUnmade
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opts.Store(&opts)
+	return nil
 }
 
 // sharedBit marks the tickets of the shared policy: those of members leave the uppermost bit alone.
@@ -229,7 +265,7 @@ func (r *Registry) build(e *entry, key string) {
 		}
 		e.built.Store(true)
 	}()
-	m, err := r.opts.New(key)
+	m, err := r.opts.Load().New(key)
 	if err != nil || isnil.Is(m) {
 		return
 	}

@@ -13,10 +13,10 @@ type ThrottleOptions struct {
 	// the sooner it refuses and the less reaches a dependency in trouble: with 2, at most twice what it can accept.
 	// If K is 0, it is 2.
 	K float64
-	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot be tuned later.
+	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot change later.
 	Window time.Duration
 	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 40. It cannot be tuned later.
+	// nanoseconds. If Buckets is 0, it is 40. It cannot change later.
 	Buckets int
 	// MinRequests is how many requests there must be in the Window before one is refused. If MinRequests is 0, it is 20.
 	MinRequests int
@@ -30,7 +30,7 @@ type ThrottleOptions struct {
 	// the past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it
 	// is [Off], the past goes only when the Window moves on.
 	RecoverAfter int
-	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot be tuned later.
+	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
 }
 

@@ -81,11 +81,11 @@ func TestThrottleOdds(t *testing.T) {
 		for range tc.accepts {
 			g.call(spillway.Success)
 		}
-		require.NoError(t, th.Tune(&breaker.ThrottleOptions{K: 1e6, MinRequests: math.MaxInt, MaxRefusal: 1}))
+		require.NoError(t, th.Tune(breaker.ThrottleOptions{K: 1e6, MinRequests: math.MaxInt, MaxRefusal: 1}))
 		for range tc.requests - tc.accepts {
 			g.call(spillway.Failure)
 		}
-		require.NoError(t, th.Tune(bare(tc.k)))
+		require.NoError(t, th.Tune(*bare(tc.k)))
 		s := th.StatsAt(g.now)
 		require.EqualValues(t, tc.requests, s.Requests)
 		require.EqualValues(t, tc.accepts, s.Accepts)
@@ -102,7 +102,7 @@ func TestThrottleRefusesByTheOdds(t *testing.T) {
 	for range 60_000 {
 		g.run("F")
 	}
-	require.NoError(t, th.Tune(bare(2)))
+	require.NoError(t, th.Tune(*bare(2)))
 	for range 1000 { // so few that the odds stay where they are, at 0.2
 		g.call(spillway.Ignored)
 	}
@@ -202,7 +202,7 @@ func TestThrottleOptionsAreChecked(t *testing.T) {
 		_, err := breaker.NewThrottle(&o)
 		require.ErrorContains(t, err, "breaker: Throttle: "+want)
 		if o.Window == 0 && o.Buckets == 0 {
-			require.ErrorContains(t, newThrottle(t, nil).Tune(&o), want)
+			require.ErrorContains(t, newThrottle(t, nil).Tune(o), want)
 		}
 	}
 	th := newThrottle(t, &breaker.ThrottleOptions{Seed: 1})
@@ -211,7 +211,7 @@ func TestThrottleOptionsAreChecked(t *testing.T) {
 		"Buckets cannot change from 40, got 10":    {Buckets: 10},
 		"Seed cannot change from 1, got 2":         {Seed: 2},
 	} {
-		require.ErrorContains(t, th.Tune(&o), want)
+		require.ErrorContains(t, th.Tune(o), want)
 	}
-	require.NoError(t, th.Tune(nil))
+	require.NoError(t, th.Tune(breaker.ThrottleOptions{}))
 }

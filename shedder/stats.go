@@ -134,7 +134,7 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool
 	return changed
 }
 
-// Options returns the options in force, with every default filled in. Change them and give them to [Shedder.Tune].
+// Options returns the options in force, with every default filled in. Change them and pass them to [Shedder.Tune].
 func (s *Shedder) Options() Options {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces the options while requests go on. Zero fields get their defaults, as in [New]. The sensors and the logger
-// cannot be replaced: nil, or the present one, keeps them. An error names the wrong field and changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. CPU, Sched and Logger cannot
+// change: each must be nil or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
