@@ -175,16 +175,16 @@ func (g *Gate) Peek(ctx context.Context, r Request) error {
 	return nil
 }
 
-// fairChance is how much time a call of [Do] must have had for a missed deadline to count, as long as it is not known how
-// long its like take.
-const fairChance = 100 * time.Millisecond
+// minBudget is the least time that a call of [Do] must have had for a missed deadline to count, until the latency of its key
+// is known.
+const minBudget = 100 * time.Millisecond
 
 // Do runs fn if gate admits r, and returns fn's error, or the error of [Gate.Enter] if it was refused. The outcome is
 //
 //   - Success if fn returns nil,
 //   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is nobody's failure),
-//   - Ignored if the deadline of ctx has passed that left fn no fair chance: less than 99 of 100 successful calls of the same
-//     key take, or than 100 ms as long as fewer than 10 are known, so that callers in a hurry do not trip a breaker,
+//   - Ignored if the deadline of ctx has passed and left fn less time than 99 of 100 successful calls of the same key take,
+//     or than 100 ms while fewer than 10 are known, so that callers in a hurry do not trip a breaker,
 //   - Dropped if the deadline of ctx has passed, or fn's error wraps context.DeadlineExceeded,
 //   - Failure for any other error, and for a panic, which passes through untouched.
 func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) error) error {
@@ -221,7 +221,7 @@ func (g *Gate) chance() *deadline.Chance {
 	if c := g.chances.Load(); c != nil {
 		return c
 	}
-	g.chances.CompareAndSwap(nil, Must(deadline.NewChance(fairChance, nil)))
+	g.chances.CompareAndSwap(nil, Must(deadline.NewChance(minBudget, nil)))
 	return g.chances.Load()
 }
 

@@ -131,9 +131,9 @@ func TestShadowUnderConcurrency(t *testing.T) {
 }
 
 func TestShadowKeepsTheContract(t *testing.T) {
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) })
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) })
-	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) })
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) }, nil)
 }
 
 // enforcing returns a shadow that lets its last candidate refuse all.

@@ -73,7 +73,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, func() spillway.Policy {
 				return spillway.Must(adaptive.New(&adaptive.Options{Estimator: e(), Min: 3, Max: 3}))
-			})
+			}, nil)
 		})
 	}
 }

@@ -141,7 +141,7 @@ func TestStragglersOfAForgottenKey(t *testing.T) {
 	stragglers = append(stragglers, call{req, tk})
 	at = at.Add(time.Hour)
 	admit("b") // a was given up
-	require.Equal(t, int64(1), r.Stats().Evicted)
+	require.Equal(t, int64(1), r.Stats().Forgotten)
 	at = at.Add(time.Hour)
 	bReq, bTk := admit("b")
 	r.Done(bReq, bTk, spillway.Result{Outcome: spillway.Success})

@@ -155,7 +155,7 @@ func TestRegistryStorm(t *testing.T) {
 	wg.Wait()
 	s := r.Stats()
 	require.LessOrEqual(t, s.Keys, int64(8))
-	require.Positive(t, s.Evicted)
+	require.Positive(t, s.Forgotten)
 	require.Positive(t, s.Overflowed)
 	for key, m := range r.All() {
 		require.EqualValues(t, 0, m.(*breaker.Breaker).StatsAt(c.tick(0)).InFlight, key)

@@ -66,7 +66,7 @@ type Registry struct {
 	nextGen atomic.Uint32 // the first generation of new members
 
 	overflowed stats.Counter
-	evicted    atomic.Int64
+	forgotten  atomic.Int64
 	failed     atomic.Int64
 
 	mu sync.Mutex // taken to add and forget keys
@@ -311,7 +311,7 @@ type RegistryStats struct {
 
 	// Since the Registry was made:
 	Overflowed int64 // requests with a key that the shared policy decided on
-	Evicted    int64 // idle keys forgotten
+	Forgotten  int64 // idle keys forgotten
 	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
@@ -319,6 +319,6 @@ type RegistryStats struct {
 func (r *Registry) Stats() RegistryStats {
 	return RegistryStats{
 		Keys: r.keys.Load(), Open: r.open.Load(),
-		Overflowed: r.overflowed.Value(), Evicted: r.evicted.Load(), Failed: r.failed.Load(),
+		Overflowed: r.overflowed.Value(), Forgotten: r.forgotten.Load(), Failed: r.failed.Load(),
 	}
 }

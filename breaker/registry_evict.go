@@ -66,7 +66,7 @@ func (r *Registry) evict(now instant) (n int64) {
 		}
 	}
 	r.keys.Add(-n)
-	r.evicted.Add(n)
+	r.forgotten.Add(n)
 	return n
 }
 

@@ -92,7 +92,7 @@ func TestContract(t *testing.T) {
 			if race.Enabled {
 				t.Parallel() // otherwise the suite counts allocations
 			}
-			policytest.RunOptions(t, func() spillway.Policy { return bare(newPolicy()) }, &policytest.Options{Burst: 24})
+			policytest.Run(t, func() spillway.Policy { return bare(newPolicy()) }, &policytest.Options{Burst: 24})
 		})
 	}
 	for name, newPolicy := range makers() {

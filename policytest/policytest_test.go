@@ -75,11 +75,11 @@ func TestRightPoliciesPass(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	Run(t, func() spillway.Policy { return &tellingSlots{slots{limit: 10}} })
+	Run(t, func() spillway.Policy { return &tellingSlots{slots{limit: 10}} }, nil)
 }
 
-func TestRunOptions(t *testing.T) {
-	RunOptions(t, func() spillway.Policy { return &queue{free: 2, room: 5} }, &Options{
+func TestRunTakesOptions(t *testing.T) {
+	Run(t, func() spillway.Policy { return &queue{free: 2, room: 5} }, &Options{
 		InFlight: func(p spillway.Policy) int64 {
 			q := p.(*queue)
 			q.mu.Lock()

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		"letter":     {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, CPUOnly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, func() spillway.Policy { return spillway.Must(shedder.New(&o)) })
+			policytest.Run(t, func() spillway.Policy { return spillway.Must(shedder.New(&o)) }, nil)
 		})
 	}
 }

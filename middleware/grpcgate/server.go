@@ -51,7 +51,7 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	return &Server{
 		gate:       gate,
 		o:          opts,
-		late:       &lateness{latencies: newLatencies(opts.FairChance), off: opts.AdmitLate},
+		late:       &lateness{latencies: newLatencies(opts.MinBudget), off: opts.AdmitLate},
 		open:       newPlaces(opts.MaxStreams),
 		openExempt: newPlaces(opts.MaxStreams),
 		capacity:   newAnswers(opts.Code, textCapacity),

@@ -27,8 +27,8 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 	require.EqualError(t, err, "httpgate: MaxLongLived: must be at least 0, got -1")
 	_, err = httpgate.New(spillway.New(), &httpgate.Options{MaxLongLivedPerKey: -1})
 	require.EqualError(t, err, "httpgate: MaxLongLivedPerKey: must be at least 0, got -1")
-	_, err = httpgate.New(spillway.New(), &httpgate.Options{FairChance: -time.Second})
-	require.EqualError(t, err, "httpgate: FairChance: must be at least 0, got -1s")
+	_, err = httpgate.New(spillway.New(), &httpgate.Options{MinBudget: -time.Second})
+	require.EqualError(t, err, "httpgate: MinBudget: must be at least 0, got -1s")
 
 	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { httpgate.Handler(nil, nil) })
 	require.PanicsWithError(t, "httpgate: MaxLongLived: must be at least 0, got -1", func() {
@@ -300,7 +300,7 @@ func burn(http.ResponseWriter, *http.Request) { time.Sleep(200 * time.Millisecon
 func TestGateInsideTimeoutHandlerHoldsThePermitAsLongAsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
-		h := http.TimeoutHandler(middleware(t, &httpgate.Options{FairChance: 20 * time.Millisecond}, p).Handler(http.HandlerFunc(burn)), 20*time.Millisecond, "late")
+		h := http.TimeoutHandler(middleware(t, &httpgate.Options{MinBudget: 20 * time.Millisecond}, p).Handler(http.HandlerFunc(burn)), 20*time.Millisecond, "late")
 		require.Equal(t, http.StatusServiceUnavailable, serve(h, "/").StatusCode)
 		require.Equal(t, 1, p.InFlight(), "the work goes on, so its permit must be held")
 		time.Sleep(time.Second)
