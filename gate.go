@@ -14,8 +14,8 @@ import (
 // maxPolicies is how many tickets fit in a Permit.
 const maxPolicies = 8
 
-// waitThreshold is the shortest wait in a Queuer that a Gate takes off the latency of the policies behind it. What is
-// shorter is the cost of asking.
+// waitThreshold is the shortest wait in a Queuer that a Gate subtracts from the latency of the policies behind it. A shorter
+// time is the cost of the call itself.
 const waitThreshold = 50 * time.Microsecond
 
 // A Gate asks policies in order whether a request may run. It is immutable and safe for concurrent use.
@@ -110,7 +110,7 @@ func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
 // anchorLife is how long a reading of the wall clock serves. A step of the wall clock shows in Request.Arrived after it.
 const anchorLife = time.Second
 
-// now is time.Now at 60 % of its price: it reads the monotonic clock alone, and the wall clock once per anchorLife.
+// now returns the time, at 60 % of the cost of time.Now: it reads the wall clock only once per anchorLife.
 func (g *Gate) now() time.Time {
 	if anchor := g.anchor.Load(); anchor != nil {
 		if since := time.Since(*anchor); since >= 0 && since < anchorLife {
@@ -122,8 +122,7 @@ func (g *Gate) now() time.Time {
 	return now
 }
 
-// giveBack ends the request with outcome Refused at the first n policies, the last of them first. If one panics, the others are
-// told nevertheless.
+// giveBack ends the request with outcome Refused at the first n policies, in reverse order, even if one of them panics.
 func (g *Gate) giveBack(p *Permit, n int) {
 	left := n
 	defer func() {
@@ -143,13 +142,13 @@ func (g *Gate) giveBack(p *Permit, n int) {
 	}
 }
 
-// Peek reports whether r would be refused now, and holds nothing: it returns nil if every policy would admit r, and else
-// what [Gate.Enter] would return. It is for a caller that can refuse early and cheaply, before it has read a request that
-// Enter will be asked about later. A refusal is counted as one of the Gate; a nil promises nothing, and is not counted.
+// Peek reports whether r would be refused now, and takes no permit. It returns nil if every policy would admit r, and
+// otherwise the error that [Gate.Enter] would return. It is for adapters that can refuse early and cheaply, before they read
+// a request and call Enter. The Gate counts a refusal by Peek. A nil is not counted, and Enter may still refuse r.
 //
-// Peek asks each policy and gives back at once, so a request that was let through is asked about twice: a policy that
-// refuses by chance does so more often, and what counts the admissions of one policy counts it twice. Peek does not ask
-// the policies from the first [Queuer] on, and therefore never blocks. It does not allocate.
+// Peek calls Admit of each policy and gives back at once, so the policies decide twice about a request that Peek lets
+// through. Policies that refuse at random refuse more of them, and counters of a single policy count them twice. Peek
+// skips the first [Queuer] and the policies behind it, and so never blocks. It does not allocate.
 func (g *Gate) Peek(ctx context.Context, r Request) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -182,7 +181,7 @@ const minBudget = 100 * time.Millisecond
 // Do runs fn if gate admits r, and returns fn's error, or the error of [Gate.Enter] if it was refused. The outcome is
 //
 //   - Success if fn returns nil,
-//   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is nobody's failure),
+//   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is not a failure),
 //   - Ignored if the deadline of ctx has passed and left fn less time than 99 of 100 successful calls of the same key take,
 //     or than 100 ms while fewer than 10 are known, so that callers in a hurry do not trip a breaker,
 //   - Dropped if the deadline of ctx has passed, or fn's error wraps context.DeadlineExceeded,

@@ -38,20 +38,19 @@ type Queuer interface {
 // Policy does not issue it.
 type Ticket uint64
 
-// noTicket is what a wrapper hands out for a request that the Policy inside it did not admit.
+// noTicket is the Ticket of a wrapper for a request that the Policy inside it did not admit.
 const noTicket = ^Ticket(0)
 
-// A Request is what a [Policy] may know of a request. The zero Request is valid.
+// A Request describes a request to a [Policy]. The zero Request is valid.
 type Request struct {
-	// Key says whose request it is: a tenant, a user, a route. If Key is empty, it is nobody's in particular.
+	// Key names the owner of the request: a tenant, a user, a route. If Key is empty, the owner is unknown.
 	Key string
-	// Priority says who goes first when there is not room for all.
+	// Priority decides which requests go first when there is not room for all.
 	Priority Priority
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost makes no room.
 	Cost int
 	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
-	// then follows a step of the system's within a second. A caller who sets it keeps the time: waits in a [Queuer] are
-	// then not told apart from latency.
+	// then follows a step of the system's within a second. If the caller sets it, waits in a [Queuer] count as latency.
 	Arrived time.Time
 }
 
@@ -59,11 +58,11 @@ type Request struct {
 // is a valid Priority; the names leave room between them, as the levels of log/slog do.
 type Priority int
 
-// The named priorities. Normal is zero, so that a request of which nothing is known is neither first nor last.
+// The named priorities. Normal is zero, so that an unknown request is neither first nor last.
 const (
-	Sheddable Priority = -4 // refused first: batch work, prefetch, whatever is asked again later
+	Sheddable Priority = -4 // refused first: batch work, prefetches, requests that will be repeated later
 	Normal    Priority = 0
-	Critical  Priority = 4 // refused last: what a user waits for, and what ends work already begun
+	Critical  Priority = 4 // refused last: requests that a user waits for, or that finish work already begun
 )
 
 // String returns the name of p, such as "normal" or "critical+2".
@@ -111,10 +110,10 @@ func (p *Priority) UnmarshalText(text []byte) error {
 // A Result says how an admitted request went.
 type Result struct {
 	Outcome Outcome
-	// Latency is the time from Request.Arrived to Done: never negative. What the request waited in a [Queuer] that was
-	// asked earlier is not part of it, since the request arrived here only then.
+	// Latency is the time from Request.Arrived to Done, never negative. It does not include waits in a [Queuer] in front of
+	// the policy, because the request reaches the policy after them.
 	Latency time.Duration
-	// RetryAfter is for how long downstream asked to be left alone, such as by the Retry-After of a 503; 0 if it did not.
+	// RetryAfter is how long downstream asked clients to wait, such as by the Retry-After of a 503; 0 if it did not.
 	RetryAfter time.Duration
 }
 

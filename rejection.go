@@ -9,8 +9,8 @@ import (
 // returns the policy that refused, the reason, and the time to try again.
 var ErrRejected = errors.New("spillway: rejected")
 
-// A Rejection is the answer of a [Policy] that refuses a request. It is shared between requests: a Policy makes it
-// beforehand, publishes a new one when its facts change, and nobody modifies one.
+// A Rejection is the error of a [Policy] that refuses a request. It is shared between requests and never modified: a Policy
+// makes it beforehand, and publishes a new one when its fields change.
 type Rejection struct {
 	// Policy names the policy that refused, such as "shedder".
 	Policy string
@@ -18,7 +18,7 @@ type Rejection struct {
 	Reason string
 	// RetryAfter is when a new attempt makes sense, or 0 if that is unknown.
 	RetryAfter time.Duration
-	// OverQuota tells that the caller used up its own share (HTTP 429). Otherwise the service lacks room (HTTP 503).
+	// OverQuota is true if the caller used up its own quota (HTTP 429), and false if the service lacks room (HTTP 503).
 	OverQuota bool
 }
 

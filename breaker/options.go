@@ -76,9 +76,9 @@ type Options struct {
 
 	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
-	// OnEvent is told of every change of state and, with mode [MetricsOnly], of every opening that would have been. It is
-	// called after all locks are released, one event after the other in their order, by a goroutine that just had to do
-	// with the Breaker: so it should not block. It may call any method of the Breaker. If it panics, the panic is counted
+	// OnEvent is called for every change of state and, in mode [MetricsOnly], for every opening that would have happened.
+	// Events come one at a time and in order, after all locks are released, on the goroutine of a request: OnEvent should
+	// not block. It may call any method of the Breaker. If it panics, the panic is counted
 	// in [Stats.Panics] and goes no further.
 	OnEvent func(Event)
 }

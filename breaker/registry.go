@@ -39,9 +39,9 @@ type RegistryOptions struct {
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
-	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once by what they saw; at least
-	// one always may. Others that should open stay closed, counted in [Stats.Vetoed]. It keeps a fault of one's own, such
-	// as a lost network, from shutting everything. If MaxOpen is 0, all may.
+	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once because of outcomes; one
+	// always may. Further breakers that should open stay closed, and count in [Stats.Vetoed]. It keeps a local fault, such
+	// as a lost network, from opening all breakers. If MaxOpen is 0, all may open.
 	MaxOpen float64
 }
 
@@ -50,7 +50,7 @@ type RegistryOptions struct {
 // It holds at most [RegistryOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
 // in the window, with nothing in flight and not asked about for a window; or open, but not asked about for ten times
 // MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
-// key. So whoever invents keys can neither make the Registry grow nor make it forget a failing key.
+// key. So a client that invents keys can neither make the Registry grow nor make it forget a failing key.
 //
 // It is made by [NewRegistry]; the zero Registry denies everything. It is safe for concurrent use, owns no goroutine and needs no
 // Close. Finding a key takes no lock.
@@ -172,8 +172,8 @@ func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ti
 		r.overflowed.Add(1)
 		return r.admitShared(ctx, req)
 	}
-	// The order matters: whoever forgets a key sets dead first and then looks at use and calls in flight, so that one of
-	// the two sees the other.
+	// The order matters: evict sets dead first, and then looks at use and calls in flight, so that one of the two sees the
+	// other.
 	if int64(now) > e.used.Load() {
 		e.used.Store(int64(now))
 	}
@@ -228,8 +228,8 @@ func (r *Registry) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seeds[0], key)&uint64(len(r.shards)-1)]
 }
 
-// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, so that nobody makes the Registry hold what
-// clients send.
+// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, which bounds the memory that clients can
+// use up.
 const (
 	maxKeyLen = 128
 	nameLen   = 64
@@ -237,7 +237,7 @@ const (
 
 type longName [nameLen + 1 + 32]byte
 
-// longName returns the name of a long key, in buf. Nobody who does not know the seeds finds two keys of the same name.
+// longName returns the name of a long key, in buf. Two keys of the same name cannot be found without the seeds.
 func (r *Registry) longName(key string, buf *longName) []byte {
 	name := buf[:0]
 	name = append(name, key[:nameLen]...)
