@@ -24,7 +24,9 @@ const modulePath = "github.com/spillway-go/spillway"
 var floors = map[string]int{
 	"internal/cgroup":   0,
 	"internal/deadline": 0,
+	"internal/enum":     0,
 	"internal/isnil":    0,
+	"internal/race":     0,
 	"internal/splitmix": 0,
 	"internal/roundup":  0,
 	"internal/stripe":   0,

@@ -139,16 +139,15 @@ func (l *limit[S]) Idle(now time.Time) bool {
 	return l.core == nil || l.core.idle(&l.state, l.clock.moment(now))
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r: the
-// name of the limit, the most it gives at once and in which time, what remains, and how long until there is more.
-func (l *limit[S]) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the limit has left at now, for the RateLimit header fields of HTTP.
+func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.core == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
 	s := l.core.peek(&l.state, l.clock.moment(now))
-	return l.reject.policy, s.Limit, s.Remaining, l.core.window(), s.NextIn
+	return spillway.Quota{Name: l.reject.policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestZeroValuesDeny(t *testing.T) {
@@ -39,8 +40,7 @@ func TestZeroValuesDeny(t *testing.T) {
 			require.Error(t, w.Wait(ctx, 1), "%T", p)
 		}
 		if q, ok := p.(quoter); ok {
-			_, limit, _, _, _ := q.Quota(start, spillway.Request{})
-			require.Zero(t, limit)
+			require.Zero(t, q.Quota(start, spillway.Request{}).Limit)
 		}
 		if a, ok := p.(interface{ TryAcquire() bool }); ok {
 			require.False(t, a.TryAcquire(), "%T", p)
@@ -69,7 +69,7 @@ func TestZeroValuesDeny(t *testing.T) {
 
 // A quoter is what httpgate asks for the figures of its headers.
 type quoter interface {
-	Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration)
+	Quota(now time.Time, r spillway.Request) spillway.Quota
 }
 
 // directs returns the limits that count tokens, each with a Limit of three.
@@ -225,7 +225,7 @@ func TestNow(t *testing.T) {
 }
 
 func TestNothingAllocates(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	allow, deny := newBucket(t, Per(1e9, time.Second), 0), newBucket(t, Per(1, 24*time.Hour), 1)

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -159,8 +158,7 @@ func (s *Shaper) Wait(ctx context.Context, n int) error {
 		defer s.mu.Unlock()
 		return s.misuse(n, impossible)
 	}
-	var rej *spillway.Rejection
-	if errors.As(err, &rej) && rej.Reason == ReasonDeadline {
+	if rej := spillway.RejectionOf(err); rej != nil && rej.Reason == ReasonDeadline {
 		return tooLateError{rej}
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/sim"
 )
@@ -39,7 +40,7 @@ func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.in
 
 func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
 	t.Helper()
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	r, err := sim.Run(s, seed, gate)
@@ -74,7 +75,7 @@ func TestModelIsAnMM2Queue(t *testing.T) {
 	s := sim.Steady(0.7)
 	s.Phases[0].For = 30 * time.Minute
 	s.Client.Useful = time.Second
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	var sum, n float64
