@@ -84,11 +84,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
-			for _, n := range []float64{p.Enough, p.Expect, 4 * p.Expect} {
-				if f.cost(l, math.Max(window, n*h.uneven/f.held), over) {
-					break
-				}
-			}
+			f.lost(l, window, over)
 			return
 		}
 	}
@@ -96,6 +92,16 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 		squeeze := math.Pow(p.Squeeze, dt/math.Max(f.stay, 0.05))
 		f.wide *= squeeze
 		f.implied *= squeeze
+	}
+}
+
+// lost looks at the answers that a limit has cost, over ever longer windows.
+func (f *flow) lost(l *Law, window float64, over bool) {
+	p := &l.P
+	for _, n := range []float64{p.Enough, p.Expect, 4 * p.Expect} {
+		if f.cost(l, math.Max(window, n*l.history.uneven/f.held), over) {
+			return
+		}
 	}
 }
 

@@ -164,8 +164,9 @@ func (h *history) measure(p *Params, window float64) {
 	}
 }
 
-// piles reports whether requests pile up in a queue: significantly more came in than left, those that leave came first, and
-// they leave at a steady rate. Requests that only take long leave in another order, or faster and faster at first.
+// piles reports whether requests pile up in a queue: significantly more came in than left, or they wait ever longer, while they
+// leave at a steady rate, and none leaves sooner than a queue allows. Requests that only take long do, or leave faster and
+// faster at first. Of few, the order says more than their number.
 func (h *history) piles(p *Params) bool {
 	half := min(len(h.ring), reach) / 2
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
@@ -185,15 +186,12 @@ func (h *history) piles(p *Params) bool {
 		chance = all.admitted
 	}
 	growth, before := newer.admitted-newer.left, older.admitted-older.left
+	grows := growth >= 2*math.Sqrt(chance/2) && growth >= 0.6*before
+	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it grows no more
 	switch {
-	case growth+before < 3*math.Sqrt(chance):
+	case growth+before < 3*math.Sqrt(chance), !grows && !stands:
 		return false
-	case (growth < 2*math.Sqrt(chance/2) || growth < 0.6*before) && !(older.answered >= p.Few && newer.mean() > 2*older.mean()):
-		return false
-	case newer.left > 1.25*older.left+math.Sqrt(all.left):
-		return false
-	}
-	if newer.quick > 0.1*newer.answered {
+	case newer.left > 1.25*older.left+math.Sqrt(all.left), newer.quick > 0.1*newer.answered:
 		return false
 	}
 	deviation, waited, answers := h.order(p.Few)
@@ -201,7 +199,7 @@ func (h *history) piles(p *Params) bool {
 }
 
 // order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how
-// much their latencies deviate from that, and what they would be there, both summed in seconds.
+// much their latencies deviate from that, what they would be there, both summed in seconds, and how many there are.
 func (h *history) order(few float64) (deviation, waited, answers float64) {
 	inside := h.n
 	for k := len(h.ring) - 1; k >= 0 && (answers < few || k > len(h.ring)-4); k-- {
