@@ -45,7 +45,7 @@ func Works() []Work {
 		},
 		{
 			Name:  "cpusolid",
-			About: "2 ms of CPU in one piece, as encoding, compression or cryptography; whoever comes meanwhile waits",
+			About: "2 ms of CPU in one piece, as encoding, compression or cryptography; other requests wait meanwhile",
 			New:   each(func(b *Burner) { b.Burn(2 * time.Millisecond) }),
 		},
 		{
