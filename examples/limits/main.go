@@ -1,5 +1,5 @@
-// Limits draws what each static limit lets through of the same requests: a steady few, and one burst. The limits are the
-// real ones, asked in virtual time.
+// Limits draws how each static limit treats the same requests: a steady few, and one burst. The limits are the real
+// ones, asked in virtual time.
 //
 //	go run ./examples/limits -o docs/limits.svg
 package main

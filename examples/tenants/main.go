@@ -1,11 +1,11 @@
-// Command tenants shows what a limit per tenant does for the others when one of them floods the service.
+// Command tenants shows how a limit per tenant protects the others when one tenant floods the service.
 //
 //	go run ./examples/tenants
 //	go run ./examples/tenants -seconds 10 -limit 200 -json figures.json
 //
-// A real server on the loopback allows each tenant the same number of requests per second, and tells what is left in the
-// header of every answer. One tenant sends 20 times its limit and takes no notice; the others send 80 % of theirs. They get
-// answers as if they were alone, and the flood gets its limit.
+// A real server on the loopback allows each tenant the same number of requests per second, and reports the rest in the
+// header of every answer. One tenant sends 20 times its limit and ignores the answers. The others send 80 % of theirs.
+// They get the same answers as without the flood, and the flood gets its limit.
 package main
 
 import (

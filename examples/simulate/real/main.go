@@ -1,12 +1,12 @@
-// Command real checks the simulator against reality: a real HTTP server goes through an overload, the simulated one goes
-// through the same, and their figures stand side by side.
+// Command real checks the simulator against reality. A real HTTP server goes through an overload, the simulated one
+// goes through the same, and their figures stand side by side.
 //
 //	go run ./examples/simulate/real -shape step -load 5
 //	go run ./examples/simulate/real -shape ramp -load 3
 //	go run ./examples/simulate/real -shape dependency
 //
-// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. What an answer costs beside its work is the one thing
-// that the simulator is told of the measurement: it follows from the capacity that was measured.
+// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. The simulator takes one figure from the
+// measurement: the cost of an answer beside its work, which follows from the measured capacity.
 package main
 
 import (
