@@ -47,7 +47,7 @@ func (s sentence) String() string { return fmt.Sprintf("%s: %s", s.where, s.text
 // words counts the parts of a sentence that have a letter or a digit.
 func (s sentence) words() int {
 	n := 0
-	for _, field := range strings.Fields(s.text) {
+	for field := range strings.FieldsSeq(s.text) {
 		if strings.IndexFunc(field, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) >= 0 {
 			n++
 		}
@@ -200,7 +200,7 @@ func markdownBlocks(text string) []string {
 	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, "\n"), "\n")
 	var blocks []string
 	open := false // whether the last block goes on
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		item := listItem.FindString(line)
 		switch {

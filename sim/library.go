@@ -161,7 +161,7 @@ func IdleThenStep(load float64) Scenario {
 	return s
 }
 
-// Library returns the scenarios, each with a name of its own; load is what those that step go to.
+// Library returns the scenarios, each with a unique name; load is the load of those that step.
 func Library(load float64) []Scenario {
 	return []Scenario{
 		Step(load), StepSolid(load), StepQuota(load), Ramp(), Bursts(), Steady(load), named("steady-70", Steady(0.7)),

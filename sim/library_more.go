@@ -72,7 +72,7 @@ func ColdStart() Scenario {
 	return s
 }
 
-// Impatient is a step for clients who leave after 200 ms, while what they asked for goes on.
+// Impatient is a step for clients that leave after 200 ms, while their requests continue.
 func Impatient(load float64) Scenario {
 	s := Step(load)
 	s.Name = "impatient"
@@ -88,8 +88,8 @@ func ClockJump(load float64) Scenario {
 	return s
 }
 
-// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: what a policy
-// cannot see, it has to learn from the requests, or let pass.
+// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: a policy has to
+// learn from the requests what its sensors do not show.
 func Blind(load float64) Scenario {
 	s := Step(load)
 	s.Name = "blind"

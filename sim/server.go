@@ -2,9 +2,10 @@ package sim
 
 import "time"
 
-// server is the service that examples/simulate/real measures: 2 ms of CPU for a request, one processor, a quota of 0.4 CPUs,
-// clients who leave after a second and find an answer useful within half of one. Beside is what a request that is served
-// costs beside its work: yields, timers and the writing of the answer come behind the gate, and all but parse is theirs.
+// server is the service that examples/simulate/real measures: 2 ms of CPU for a request, one processor and a quota of
+// 0.4 CPUs. Clients leave after a second, and an answer is useful within half a second. beside is the cost of an
+// answered request beside its work: yields, timers and writing the answer come behind the gate, and all of it but parse
+// is theirs.
 func server(name string, beside time.Duration, phases ...Phase) Scenario {
 	const parse = 25 * time.Microsecond
 	cpu := 2*time.Millisecond + max(0, beside-parse)

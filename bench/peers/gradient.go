@@ -59,7 +59,8 @@ const (
 	gradientDecay     = 0.95
 )
 
-// newGradient2 is the limit that follows the ratio of a long mean of the latency to what it is now, after Netflix' Gradient2.
+// newGradient2 is the limit that follows the ratio of a long mean of the latency to its present value, after Netflix'
+// Gradient2.
 func newGradient2(Facts) (Admission, error) {
 	long, seen := 0.0, 0
 	l := &limit{limit: firstLimit, learn: func(limit float64, latency time.Duration, inFlight int) float64 {
@@ -73,7 +74,7 @@ func newGradient2(Facts) (Admission, error) {
 		if long > 2*short { // the mean remembers an overload that is over
 			long *= gradientDecay
 		}
-		if float64(inFlight) < limit/2 { // the limit was not what held requests back, so it was not tried either
+		if float64(inFlight) < limit/2 { // the limit did not hold requests back, so it was not tested
 			return limit
 		}
 		wanted := limit*min(max(gradientTolerance*long/short, 0.5), 1) + gradientQueue

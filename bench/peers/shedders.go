@@ -77,7 +77,7 @@ func failsafeLimiter(Facts) (Admission, error) {
 	}, nil
 }
 
-// throttled is what the throttler takes for a failure: an answer that is worthless when it comes.
+// throttled is the latency from which the throttler counts an answer as a failure: it is worthless then.
 const throttled = 500 * time.Millisecond
 
 // failsafeThrottler is failsafe-go's adaptive throttler with its defaults. It refuses at random by the share of failures.

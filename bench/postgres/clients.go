@@ -21,7 +21,7 @@ const (
 // maxOpen bounds how many requests the clients have open at once.
 const maxOpen = 8192
 
-// A kind says how one request ended.
+// A kind is the way in which a request ended.
 type kind uint8
 
 const (
@@ -76,7 +76,8 @@ func (c *clients) close() {
 	}
 }
 
-// run sends all requests, with times counted from base, and waits for their ends. It returns those that were sent.
+// run sends all requests, with times counted from base, and waits for their ends. It returns the samples of the sent
+// requests.
 func (c *clients) run(ctx context.Context, base time.Time, requests []sample) []sample {
 	var wg sync.WaitGroup
 	defer wg.Wait()

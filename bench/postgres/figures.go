@@ -52,7 +52,7 @@ func between(samples []sample, from, to time.Duration) (out []sample) {
 	return out
 }
 
-// measure reduces what was sent in [from, to) to the figures of r that concern the clients.
+// measure computes the client figures of r from the samples sent in [from, to).
 func (r *result) measure(samples []sample, from, to time.Duration, capacity float64) {
 	sent := between(samples, from, to)
 	var counts [unsent + 1]float64
@@ -103,7 +103,7 @@ func quantile(d []time.Duration, q float64) *float64 {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// The grain of what counts as dead.
+// The resolution of dead time.
 const (
 	grain       = 50 * time.Millisecond
 	deadWindow  = 250 * time.Millisecond // less than that is chance
@@ -164,7 +164,7 @@ func median(all []float64) float64 {
 	return all[(len(all)-1)/2]
 }
 
-// medianOf is median for figures that may be missing. Those that are count as the worst.
+// medianOf is median for figures that may be missing. Missing figures count as the worst.
 func medianOf(all []*float64) *float64 {
 	var known []float64
 	for _, x := range all {
@@ -181,7 +181,7 @@ func medianOf(all []*float64) *float64 {
 	return &m
 }
 
-// best returns the best of some fixed limits, and the one of them with the lowest p99 among those that keep fixedShare of its
+// best returns the best of some fixed limits, and the limit with the lowest p99 among those that keep fixedShare of its
 // goodput. Both are nil if there are none.
 func best(fixed []*result) (goodput, p99 *result) {
 	for _, r := range fixed {

@@ -116,7 +116,7 @@ func (f *figures) measure(ctx context.Context, s *settings, out io.Writer) (err 
 		return fmt.Errorf("%w: no control group can be made: %w", errSkip, err)
 	}
 	defer group.Remove()
-	_ = overload.Renice(-10) // clients that are late would flatter the guards; where this is not allowed, a note tells
+	_ = overload.Renice(-10) // clients that are late would flatter the guards; where this is not allowed, a note says so
 	f.Postgres = db.version(ctx)
 	all := &session{
 		rig: &rig{settings: s, db: db, group: group, trace: t}, out: out,
@@ -134,7 +134,7 @@ func (f *figures) measure(ctx context.Context, s *settings, out io.Writer) (err 
 	return f.print(out)
 }
 
-// usual returns the medians of what the bare app carried.
+// usual returns the medians of the bare app's figures.
 func usual(all []load) load {
 	figure := func(of func(load) float64) float64 {
 		var x []float64

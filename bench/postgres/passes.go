@@ -95,7 +95,7 @@ func (s *session) pass(ctx context.Context, pass int, m mix) error {
 	return nil
 }
 
-// moved notes that the capacity is not what it was, if so.
+// moved adds a note if the capacity has changed.
 func (s *session) moved(m mix, before, after float64) {
 	if by := after/before - 1; before > 0 && math.Abs(by) > drift {
 		s.note("%s: the capacity moved by %+.0f %%, from %.0f requests per second", m.name, 100*by, before)
@@ -230,7 +230,7 @@ func fixedOf(rows []*result) (out []*result) {
 	return out
 }
 
-// compare fills in what the rows of one place are compared with the best fixed limit.
+// compare fills in the comparisons of the rows of one place with the best fixed limit.
 func compare(rows []*result) {
 	most, lowest := best(fixedOf(rows))
 	for _, r := range rows {

@@ -16,7 +16,7 @@ import (
 
 const (
 	keysOfServer  = 300 // that requests have; fewer fit into the tables
-	keysWatched   = 40  // of which what is let through is checked
+	keysWatched   = 40  // keys whose admitted requests are checked
 	dependencies  = 24
 	capacity      = 62.5 // requests per second that the processors of the server can answer
 	cpuPerRequest = 32 * time.Millisecond
@@ -59,7 +59,7 @@ func (w *world) tune(name string, f func() error) {
 	})
 }
 
-// within reports a figure that cannot be.
+// within reports a figure outside its possible range.
 func (w *world) within(name, what string, got, least, most float64) {
 	if !(got >= least && got <= most) {
 		w.violate(name, "%s: %v to %v expected, it says %v", what, least, most, got)
@@ -282,7 +282,7 @@ func (w *world) breakers() spillway.Policy {
 	return b
 }
 
-// A budget is a retry budget and what should be left of it.
+// A budget is a retry budget and its expected rest.
 type budget struct {
 	*httpgate.RetryBudget
 	w      *world

@@ -24,7 +24,7 @@ func newClock(at time.Time) (*clock, error) {
 	return c, nil
 }
 
-// time returns what a process would read now.
+// time returns the time that a process would read now.
 func (c *clock) time() time.Time { return stepped(c.base.Add(c.now), c.skew) }
 
 // stepped returns t as it would have been read after the wall clock had been set d ahead: with the same monotonic reading.

@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// A report is what a run found.
+// A report is the result of a run.
 type report struct {
 	VirtualHours float64 `json:"virtual_hours"`
 	RealMinutes  float64 `json:"real_minutes,omitempty"`
@@ -52,7 +52,7 @@ type report struct {
 	Requests     int64   `json:"requests"`
 }
 
-// errFound tells that a run found something.
+// errFound is the error of a run with findings.
 var errFound = errors.New("there were violations or leaks")
 
 const usage = `Soak runs the policies for a long time under everything at once: faults, cancels, panics, clock steps, live tuning.

@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A probe stands around a policy and keeps its own books of what the policy did: what the figures of the policy are compared
-// with. A Gate asks it as it would ask the policy.
+// A probe wraps a policy and keeps separate books of its decisions, to compare with its figures. A Gate uses it in
+// place of the policy.
 type probe struct {
 	spillway.Policy
 	w    *world
@@ -145,7 +145,7 @@ type faulty struct{ w *world }
 
 var errWhim = &spillway.Rejection{Policy: "faulty", Reason: "whim"}
 
-// fault is what a faulty policy panics with.
+// fault is the panic value of a faulty policy.
 type fault struct{}
 
 func (f faulty) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {

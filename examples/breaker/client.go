@@ -122,7 +122,7 @@ func (s *side) request(phase, first int, free chan struct{}) {
 	case free <- struct{}{}:
 		defer func() { <-free }()
 	case <-ctx.Done():
-		return // all workers are waiting for somebody
+		return // all workers are waiting for a server
 	}
 	for i := range s.servers {
 		if s.call(ctx, s.servers[(first+i)%2].addr) == nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// phases are what the first server does, one after the other, and for how long.
+// phases are the behaviours of the first server, one after the other, and their durations.
 var phases = []struct {
 	name string
 	does behaviour
@@ -30,7 +30,7 @@ var phases = []struct {
 	{"well again", well, 4 * time.Second},
 }
 
-// figures are the result, as told by -json.
+// figures are the result, as -json writes it.
 type figures struct {
 	Useful        pair    `json:"useful"`          // share of requests answered well and in time
 	CallsToBroken counts  `json:"calls_to_broken"` // calls that reached the server while it was broken

@@ -25,10 +25,10 @@ import (
 	"github.com/spillway-go/spillway/internal/report"
 )
 
-// demands are what the servers are offered, as parts of the limit.
+// demands are the loads of the servers, as parts of the limit.
 var demands = []float64{1.25, 0.875, 0.25}
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	rate    int
 	phase   time.Duration
@@ -60,7 +60,7 @@ func run(args []string, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{}) // what does not answer is told by errors
+	redis.SetLogger(quiet{}) // errors report a Redis that does not answer
 	show, err := s.drama(out)
 	if err != nil {
 		return err

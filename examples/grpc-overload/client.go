@@ -82,7 +82,7 @@ func readAll(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// refused says what err means to the one who counts.
+// refused classifies err for the counters.
 func refused(ctx context.Context, err error) error {
 	switch code := status.Code(err); {
 	case code == codes.ResourceExhausted, code == codes.DeadlineExceeded && ctx.Err() == nil:

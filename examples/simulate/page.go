@@ -37,7 +37,7 @@ func writePage(s settings, all []contender, results, firsts []*sim.Result) error
 	return savePage(page, s.report)
 }
 
-// note says what was run.
+// note describes the run.
 func note(s settings) string {
 	if s.runs == 1 {
 		return fmt.Sprintf("Seed %d. The same seed gives the same figures to the bit.", s.seed)

@@ -114,10 +114,10 @@ func limitOf(n int) (*spillway.Gate, error) {
 	return spillway.New(limit), err
 }
 
-// always returns what needs no seed.
+// always returns gates that need no seed.
 func always(g gates) func(uint64) gates { return func(uint64) gates { return g } }
 
-// alone returns what makes gates of one policy each.
+// alone returns gates of one policy each.
 func alone(policy func() spillway.Policy) func(uint64) gates {
 	return always(func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil })
 }
@@ -127,7 +127,7 @@ func learned(e adaptive.Estimator, least, most int) spillway.Policy {
 	return spillway.Must(adaptive.New(&adaptive.Options{Estimator: e, Min: least, Max: most}))
 }
 
-// shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.
+// shedding returns gates with a shedder with the given options; its sensors are the host's own.
 func shedding(name, options string) (func(uint64) gates, error) {
 	var o shedder.Options
 	for option := range strings.SplitSeq(options, ",") {

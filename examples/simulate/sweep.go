@@ -50,7 +50,7 @@ func sweep(s settings, picked []suiteRow, out io.Writer) error {
 	})
 }
 
-// A search remembers what each limit was measured at.
+// A search keeps the measurements of each limit.
 type search struct {
 	row  *suiteRow
 	seen map[int]*measured

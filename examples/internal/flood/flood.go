@@ -47,7 +47,7 @@ type Site struct {
 	// Refused checks the answer to a request that was refused.
 	// If Refused is nil, it is Problem.
 	Refused func(t *testing.T, a Answer)
-	// Deaf tells that the server does not notice when a client is gone.
+	// Deaf says that the server does not notice when a client is gone.
 	Deaf bool
 }
 

@@ -105,7 +105,7 @@ func run(ctx context.Context, config *overload.Config, args []string, out io.Wri
 	return compare(out, measured, scenario(beside(measured)), *seed)
 }
 
-// beside is what a request that is served costs beside its work.
+// beside is the cost of an answered request beside its work.
 func beside(measured *overload.Run) time.Duration {
 	capacity := measured.Capacity
 	if after := measured.CapacityAfter; after > 0 {
@@ -114,7 +114,7 @@ func beside(measured *overload.Run) time.Duration {
 	return max(time.Microsecond, time.Duration(quota/capacity*float64(time.Second))-cpu)
 }
 
-// compare plays what was measured, and shows both.
+// compare simulates the measured run, and shows both.
 func compare(out io.Writer, measured *overload.Run, s sim.Scenario, seed uint64) error {
 	fmt.Fprintf(out, "\n%s: %.0f requests a second measured, %v each beside the work\n\n", s.Name, measured.Capacity, beside(measured))
 	fmt.Fprintf(out, "%-9s %-10s %8s %10s %8s %8s %10s\n", "policy", "server", "goodput", "first 5 s", "refused", "p99, ms", "refusal, ms")
