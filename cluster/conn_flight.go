@@ -93,7 +93,7 @@ func (f *flight) run(ctx context.Context, fn func(ctx context.Context)) bool {
 	case <-timer.C:
 	}
 	select {
-	case <-f.done: // as well
+	case <-f.done: // fn may have ended as well
 		return f.ended()
 	default:
 		return f.leave(context.DeadlineExceeded)
@@ -123,7 +123,7 @@ func (f *flight) land() {
 // them up until one answers.
 func (f *flight) there(ctx context.Context) bool {
 	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != ReasonConn {
-		return false // it was not sent on any connection, or that did not end
+		return false // it was not sent, or its connection has not ended
 	}
 	for range f.conn.client.PoolStats().IdleConns + 1 {
 		err := f.conn.client.Process(ctx, onceCmd{redis.NewCmd(ctx, "exists", f.key)})
@@ -211,7 +211,7 @@ func (f *flight) send(ctx context.Context, s *script, command []any) (any, error
 func (f *flight) mark(command []any, void string) []any {
 	command[1] = markedArg{flight: f, text: fmt.Sprint(command[1]), void: void}
 	if len(command) > 3 {
-		f.key = command[3] // behind the number of keys
+		f.key = command[3] // the argument after the number of keys
 	}
 	return command
 }

@@ -116,7 +116,7 @@ func (l *leaseLoop) round(now time.Duration) {
 			continue
 		case sync:
 			l.due = append(l.due, k)
-			k.look = now + l.q.config().Interval // until the reply says better
+			k.look = now + l.q.config().Interval // until the reply sets a better time
 		}
 		k.look = max(k.look, now+time.Millisecond)
 		heap.Fix(&l.keys, 0)

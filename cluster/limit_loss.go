@@ -78,7 +78,7 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 
 // share takes up to n tokens from this process's part of all rules, or none.
 func (l *Limit) share(key string, n int64, how string, r *Result) {
-	r.stamp = time.Since(l.conn.base).Microseconds() // a Ticket holds no more
+	r.stamp = time.Since(l.conn.base).Microseconds() // a Ticket has no room for more
 	now := l.stampedAt(r.stamp)
 	key, r.Taken = shortKey(key), n
 	if how == someTokens {

@@ -30,7 +30,7 @@ type answer struct {
 	states []limiter.State // of all rules
 	asked  time.Time       // before the call was sent
 	cost   int64           // the smallest refused cost; 0 if none was refused
-	opens  time.Time       // until when it will be refused, as far as Redis knew
+	opens  time.Time       // when the cost will be available, as far as Redis knew
 	until  time.Time       // until when the answer is used
 }
 

@@ -30,7 +30,7 @@ func validateRules(what string, rules []Rule) error {
 	return nil
 }
 
-// rules returns what is in force.
+// rules returns the rules in force.
 func (l *Limit) rules() []Rule {
 	if s := l.set.Load(); s != nil {
 		return s.rules
@@ -65,7 +65,7 @@ func (l *Limit) SetRules(rules ...Rule) error {
 	if err := validateRules("Limit: SetRules", rules); err != nil {
 		return err
 	}
-	l.mu.Lock() // so that the shares and the rules are of the same change
+	l.mu.Lock() // so that shares and rules change together
 	defer l.mu.Unlock()
 	if err := l.loss.change(rules); err != nil {
 		return fmt.Errorf("cluster: Limit: SetRules: %w", err)

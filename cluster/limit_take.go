@@ -16,7 +16,7 @@ type Result struct {
 
 	Allowed    bool
 	Taken      int64         // tokens taken
-	RetryAfter time.Duration // how long until the same call can pass; 0 if it did, or if that is unknown
+	RetryAfter time.Duration // time until the same call can pass; 0 if it passed, or if the time is unknown
 	Rule       string        // name of that rule
 	Source     Source        // who decided
 	// Err is a *[RedisError] that says why Redis did not decide, if it was asked or should have been. Otherwise it is
@@ -37,7 +37,7 @@ const (
 // Replies of the script in place of the number of tokens taken.
 const (
 	elsewhere = -1 // its time is outside the calendar periods in the call
-	never     = -2 // a stored rule never lets so many pass
+	never     = -2 // a stored rule can never admit that many
 )
 
 // Take takes n tokens of a key from all rules, or none if one rule has fewer. Neither a refusal nor a Redis outage is

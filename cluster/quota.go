@@ -260,5 +260,5 @@ func (q *Quota) at(t time.Time) time.Duration {
 // A quotaTally counts, for all keys together, the events that are not counted per key.
 type quotaTally struct {
 	direct, lost, syncs, failures stats.Counter
-	offered, refused              stats.Counter // by keys that were forgotten
+	offered, refused              stats.Counter // counts of forgotten keys
 }

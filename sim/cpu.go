@@ -23,7 +23,7 @@ type processors struct {
 	idle      int
 	queue     []*task // a ring would be faster; head makes popping cheap
 	head      int
-	speed     float64       // of a core, 1 is normal; less when a neighbour takes its share
+	speed     float64       // speed of a core; 1 is normal, less while a neighbour takes its share
 	stopped   time.Duration // until when no core runs: a pause, or a quota that is used up
 	resuming  bool
 	used      time.Duration // CPU time in all

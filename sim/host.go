@@ -46,8 +46,8 @@ func (h *Host) CPU() *stats.CPU {
 	return h.cpu
 }
 
-// Sched returns the host's scheduling latency as the shedder wants it, the 90th percentile every 20 ms: a real sampler fed
-// with the waits of the simulated goroutines.
+// Sched returns the host's scheduling latency in the form that the shedder needs, the 90th percentile every 20 ms: a
+// real sampler fed with the waits of the simulated goroutines.
 func (h *Host) Sched() *stats.SchedLatency {
 	if h.sched == nil {
 		h.sched = spillway.Must(stats.NewSchedLatency(&stats.SchedLatencyOptions{

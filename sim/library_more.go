@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FailingDependency is three minutes at half the capacity, in the second of which nine in ten of the calls to a dependency
-// fail. The dependency is needed in the middle of the CPU work.
+// FailingDependency is three minutes at half the capacity. In the second minute nine in ten calls to a dependency fail.
+// The dependency is called in the middle of the CPU work.
 func FailingDependency() Scenario {
 	s := service("failing-dependency", Phase{For: time.Minute, Load: 0.5}, Phase{For: time.Minute, Load: 0.5, Measured: true},
 		Phase{For: time.Minute, Load: 0.5})
@@ -51,8 +51,8 @@ func NoisyTenant() Scenario {
 	return s
 }
 
-// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls, the more it hurts if the
-// refusals hit any job at random.
+// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls a job has, the more random
+// refusals hurt it.
 func Jobs(load float64) Scenario {
 	s := Step(load)
 	s.Name = "jobs"

@@ -38,7 +38,7 @@ type ClassResult struct {
 	P99    float64 // latency of the served, in ms
 }
 
-// A HostResult is the part of a [Result] that one host has, in all phases.
+// A HostResult is the part of a [Result] of one host, in all phases.
 type HostResult struct {
 	Share   float64 // of all requests that were sent to it
 	Refused float64 // share of its requests

@@ -56,8 +56,8 @@ type Class struct {
 	Key      string
 	Priority spillway.Priority
 	Stages   []Stage
-	// Slice is how much CPU a request takes before it lets others run. If Slice is 0, it is 100 µs; 10 ms is where Go
-	// takes the processor away.
+	// Slice is how much CPU a request uses before it yields. If Slice is 0, it is 100 µs; after 10 ms Go preempts a
+	// goroutine.
 	Slice time.Duration
 	// Calls is the number of consecutive requests that a client makes for one call; each starts when the one before is
 	// served. The call is served when the last request is, and capacity, latency and goodput refer to the whole call.
@@ -65,7 +65,7 @@ type Class struct {
 	Calls int
 }
 
-// A Stage is a part of a request's work: its slot is taken, its CPU used, its wait passed, its slot given back. Then the
+// A Stage is a part of a request's work. It takes its slot, uses its CPU, waits, and gives its slot back. Then the
 // request may have failed.
 type Stage struct {
 	Name   string // for [Event.Stage]
@@ -90,7 +90,7 @@ type Phase struct {
 	Load float64 // as a share of the capacity, at its beginning
 	To   float64 // the share at its end, if Ramp
 	Ramp bool
-	// Measured marks the phases that the Result is about.
+	// Measured marks the phases that count in the Result.
 	Measured bool
 }
 

@@ -22,7 +22,7 @@ type served struct {
 	P99         *float64 `json:"p99_ms"`
 	RefusedP99  *float64 `json:"refused_p99_ms"`
 	Shed        float64  `json:"shed"`
-	GoodputAll  float64  `json:"goodput_all"` // of the whole load, as the next
+	GoodputAll  float64  `json:"goodput_all"` // of the whole load, like the next field
 	P99All      *float64 `json:"p99_all_ms"`
 }
 

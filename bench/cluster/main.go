@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if *addr != "" {
-		b.parts = slices.DeleteFunc(b.parts, func(p string) bool { return p == "loss" }) // that Redis is not ours to kill
+		b.parts = slices.DeleteFunc(b.parts, func(p string) bool { return p == "loss" }) // a Redis given by -redis is not killed
 	}
 	logx.Disable()
 	redis.SetLogger(silent{})

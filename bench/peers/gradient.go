@@ -91,8 +91,8 @@ const (
 	vegasProbe = 30 // times the limit: samples until the least latency is learned anew
 )
 
-// newVegas is the limit that guesses how many requests queue from the least latency seen, after TCP Vegas and Netflix'
-// limit of that name.
+// newVegas is the limit that estimates the length of the queue from the least latency seen, after TCP Vegas and
+// Netflix' limit of that name.
 func newVegas(Facts) (Admission, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	jitter := func() float64 { return 0.5 + rng.Float64()/2 }

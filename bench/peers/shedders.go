@@ -56,8 +56,8 @@ func aegis(Facts) (Admission, error) {
 	}, nil
 }
 
-// failsafeLimiter is failsafe-go's adaptive limiter with its defaults, by its cheapest interface. Its queue is off, as by
-// default: with it the goodput is lower.
+// failsafeLimiter is failsafe-go's adaptive limiter with its defaults, through its cheapest interface. Its queue is
+// off, as by default: with the queue the goodput is lower.
 func failsafeLimiter(Facts) (Admission, error) {
 	limiter := adaptivelimiter.NewWithDefaults[any]()
 	return Admission{

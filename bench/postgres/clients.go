@@ -25,7 +25,7 @@ const maxOpen = 8192
 type kind uint8
 
 const (
-	answered kind = iota + 1 // in full
+	answered kind = iota + 1 // answered in full
 	refused                  // because of overload
 	timeout                  // nothing came within the deadline
 	failed                   // anything else, a failed query for one

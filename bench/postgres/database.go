@@ -26,14 +26,14 @@ type database struct {
 }
 
 const (
-	rowCount     = 60_000 // of the table; the aggregate reads them all
+	rowCount     = 60_000 // rows of the table; the aggregate reads all of them
 	logName      = "log"
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
 
-// openDatabase installs PostgreSQL if need be, starts it and fills its table. An error that is errSkip says why this
-// machine cannot.
+// openDatabase installs PostgreSQL if necessary, starts it and fills its table. An error that is errSkip says why this
+// machine cannot run it.
 func openDatabase(ctx context.Context, quota float64) (*database, error) {
 	bin, err := programs(ctx)
 	if err != nil {

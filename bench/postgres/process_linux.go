@@ -40,7 +40,7 @@ func own(cmd *exec.Cmd, a account) {
 	}
 }
 
-// keep starts cmd and returns a channel that is closed when cmd has ended, after which its ProcessState is there. The thread
+// keep starts cmd and returns a channel that is closed when cmd has ended; then its ProcessState is set. The thread
 // lives as long as cmd, since the kernel kills cmd with it.
 func keep(cmd *exec.Cmd) (<-chan struct{}, error) {
 	started, ended := make(chan error), make(chan struct{})
@@ -63,8 +63,8 @@ func keep(cmd *exec.Cmd) (<-chan struct{}, error) {
 const (
 	sigStop = syscall.SIGSTOP
 	sigCont = syscall.SIGCONT
-	sigFast = syscall.SIGINT  // of a postmaster: end sessions, write everything down, exit
-	sigQuit = syscall.SIGQUIT // of a postmaster: exit at once
+	sigFast = syscall.SIGINT  // a postmaster ends its sessions, writes a checkpoint and exits
+	sigQuit = syscall.SIGQUIT // a postmaster exits at once
 	sigKill = syscall.SIGKILL
 )
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	keysOfServer  = 300 // that requests have; fewer fit into the tables
+	keysOfServer  = 300 // keys in use; fewer fit into the tables
 	keysWatched   = 40  // keys whose admitted requests are checked
 	dependencies  = 24
 	capacity      = 62.5 // requests per second that the processors of the server can answer
@@ -217,7 +217,7 @@ func (w *world) breakerOptions() *breaker.Options {
 }
 
 func (w *world) breaker() spillway.Policy {
-	var state breaker.State // that the last event led to
+	var state breaker.State // after the last event
 	k := spillway.Must(breaker.New(&breaker.Options{Seed: w.seed + 2, OnEvent: func(e breaker.Event) {
 		if !e.WouldOpen && e.From != state {
 			w.violate("breaker", "an event from %v expected, got one from %v to %v", state, e.From, e.To)

@@ -29,7 +29,7 @@ type probe struct {
 	admits   func(r spillway.Request) // checks more, with mu held, after an admission
 	turned   func(r spillway.Request, reason string)
 	numbers  func() numbers
-	lastTake *entry // of the last admission, which a later policy of the gate may undo
+	lastTake *entry // of the last admission; a later policy of the gate may undo it
 }
 
 // numbers are figures of a policy that have to agree with the books; -1 is one that it does not have.
@@ -139,8 +139,8 @@ type queueing struct{ *probe }
 // Queues marks it.
 func (queueing) Queues() {}
 
-// faulty is a policy of the user's that refuses a few requests for no reason, and panics now and then: by the time of their
-// arrival, so that a run is the same whatever goroutine asks first.
+// faulty is a user's policy that refuses a few requests without a reason, and panics now and then. It decides by their
+// arrival times, so that a run is the same whichever goroutine asks first.
 type faulty struct{ w *world }
 
 var errWhim = &spillway.Rejection{Policy: "faulty", Reason: "whim"}

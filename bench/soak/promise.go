@@ -10,7 +10,7 @@ import (
 type ledger struct {
 	name    string
 	promise promise
-	hold    time.Duration // how long an entry may still be given back
+	hold    time.Duration // time within which an entry may be given back
 	entries []*entry
 }
 

@@ -21,7 +21,7 @@ type queueLane struct {
 	queue *limiter.Queue
 
 	mu      sync.Mutex
-	members map[*limiter.Queue]int // of the registry, with how many requests ask them
+	members map[*limiter.Queue]int // of the registry, with the number of requests that use each
 	reports chan arrival
 	live    int // goroutines in the gate
 	cancels map[int64]context.CancelFunc

@@ -38,7 +38,7 @@ type liveRun struct {
 
 	started    atomic.Int64 // requests that reached the handlers
 	ended      atomic.Int64
-	requests   atomic.Int64 // that clients sent
+	requests   atomic.Int64 // sent by clients
 	restarts   atomic.Int64
 	reporting  sync.Mutex
 	violations violations

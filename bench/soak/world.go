@@ -14,8 +14,8 @@ import (
 type world struct {
 	*clock
 	seed   uint64
-	rng    *rand.Rand // of when requests come, and of the troubles: nothing that a policy decides changes it
-	tuning *rand.Rand // of the options
+	rng    *rand.Rand // for arrivals and faults; decisions of policies do not affect it
+	tuning *rand.Rand // for the options
 	events events
 	out    io.Writer
 	end    time.Duration
@@ -28,9 +28,9 @@ type world struct {
 	queues  *queueLane
 	checks  []func()
 	tunes   []func()
-	asks    []func(*rand.Rand) // of limits without a gate
+	asks    []func(*rand.Rand) // calls of limits without a gate
 	budget  *budget
-	tuned   int // how often
+	tuned   int // number of changes of options
 	surge   float64
 
 	requests   int64

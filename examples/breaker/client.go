@@ -113,7 +113,8 @@ func (s *side) drive(rate int, scale float64) {
 	}
 }
 
-// request asks the server whose turn it is, and the other one if that is not called or fails.
+// request asks the server whose turn it is. It asks the other one if the breaker refuses the call, or if the call
+// fails.
 func (s *side) request(phase, first int, free chan struct{}) {
 	s.asked[phase].Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

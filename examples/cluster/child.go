@@ -23,7 +23,7 @@ const (
 // child returns the work of this process if it was started by start.
 func child() (run func() error, ok bool) {
 	if os.Getenv(childEnv) != "" {
-		signal.Ignore(os.Interrupt, syscall.SIGTERM) // they often come to all; the parent ends, and with it its children
+		signal.Ignore(os.Interrupt, syscall.SIGTERM) // a terminal sends them to all; the children end with the parent
 	}
 	switch os.Getenv(childEnv) {
 	case "server":

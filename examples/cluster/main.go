@@ -100,7 +100,7 @@ func parse(args []string) (settings, error) {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	for _, name := range []string{s.json, s.page} {
-		if _, err := os.Stat(filepath.Dir(name)); err != nil { // and not at the end of the show
+		if _, err := os.Stat(filepath.Dir(name)); err != nil { // check it now, not at the end of the run
 			return s, err
 		}
 	}

@@ -89,7 +89,7 @@ func (n *node) send(ctx context.Context, url string) {
 		for want := int(time.Since(began).Seconds() * n.demand); asked < want; asked++ {
 			select {
 			case due <- struct{}{}:
-			default: // a machine too slow for the load: it is not offered
+			default: // the machine is too slow for the load, so the request is not sent
 			}
 		}
 	}

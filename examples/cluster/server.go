@@ -28,8 +28,8 @@ const window = 100 * time.Millisecond
 // serverOrders are the orders of a server.
 type serverOrders struct {
 	Redis string
-	Name  string // of the limit
-	Rate  int    // that all servers together let through, per second
+	Name  string // name of the limit
+	Rate  int    // of all servers together, per second
 }
 
 // A tally is how many requests a server let through in one window of the wall clock, which all servers share here.
@@ -60,7 +60,7 @@ func serve() error {
 	if err := orders(&o); err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{}) // that Redis is away is the point of the show
+	redis.SetLogger(quiet{}) // the run takes Redis away on purpose
 	client := redis.NewClient(&redis.Options{Addr: o.Redis, MaxRetries: -1})
 	defer client.Close()
 	counts := &counter{by: map[int64]int{}}

@@ -55,7 +55,7 @@ func split(list string) []string {
 // relative is an SLO that is a multiple of the p99 of a row's best fixed limit.
 var relative = regexp.MustCompile(`\bslo=([0-9.]+)p99\b`)
 
-// inRow returns the name of a policy with such an SLO replaced by what it is where that p99 is as given. An SLO has to be at
+// inRow returns the name of a policy with a relative SLO replaced by its value for the given p99. An SLO has to be at
 // least 10 ms.
 func inRow(name string, p99 time.Duration) (string, error) {
 	if p99 == 0 && relative.MatchString(name) {

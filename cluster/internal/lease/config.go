@@ -41,7 +41,7 @@ type Source uint8
 const (
 	FromNone   Source = iota // no lease yet
 	FromLease                // a lease that is valid
-	FromHold                 // a lease that ended, held
+	FromHold                 // an ended lease, by Hold
 	FromShare                // an equal share
 	FromOpen                 // everything passes
 	FromClosed               // nothing passes

@@ -12,7 +12,7 @@ const Unlimited = 1e300
 // A Request is what a node sends to the table.
 type Request struct {
 	Node   string
-	Epoch  string  // of the table that Ack is from
+	Epoch  string  // epoch of the table that sent Ack
 	Seq    uint64  // greater with each request of a node
 	Ack    uint64  // Seq of the reply in force, or 0
 	Want   float64 // tokens per second
@@ -31,7 +31,7 @@ type Reply struct {
 	Gift     float64 // tokens that come with the grant
 	Learning bool    // the table may not know of all leases
 	Hungry   bool    // others want more than they get
-	Nodes    int     // that have a lease or wait for one
+	Nodes    int     // nodes that have a lease or wait for one
 	Now      float64 // µs
 }
 
