@@ -12,11 +12,10 @@
 //
 // Take
 //
-//   - a [Limit] for limits that are exact for all processes together, at the price of a round trip to Redis for each decision
-//     that is not a refusal known already,
+//   - a [Limit] for exact limits across all processes; each decision costs a round trip to Redis, except known refusals,
 //   - a [Quota] for decisions that never wait for Redis: each process leases a share of the rate and decides by itself,
-//   - an [Allowance] for the same where what counts is a number for a day or a month: each process takes chunks of a Limit,
-//   - a [Semaphore] to bound how many hold something at once, a [Mutex] if that is one.
+//   - an [Allowance] for counts per day or month without a round trip: each process takes chunks of a Limit,
+//   - a [Semaphore] to bound how many callers hold something at once, a [Mutex] if that bound is one.
 //
 // # Time
 //

@@ -64,7 +64,7 @@ func renderOverload(s *settings) (string, error) {
 		if err := os.WriteFile(filepath.Join(s.out, picture), []byte(draw(rows)), 0o644); err != nil { //nolint:gosec // documentation
 			return "", err
 		}
-		fmt.Fprintf(&b, "### %s\n\n%s. The bare server carries %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
+		fmt.Fprintf(&b, "### %s\n\n%s. The bare server can serve %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
 			w.Capacity, w.Work, picture, overloadTable(rows))
 	}
 	if len(below) > 0 {

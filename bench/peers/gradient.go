@@ -86,8 +86,8 @@ func newGradient2(Facts) (Admission, error) {
 // Constants of Vegas.
 const (
 	vegasMax   = 1000
-	vegasAlpha = 3  // times log10 of the limit: fewer in the queue than this let the limit rise
-	vegasBeta  = 6  // times log10 of the limit: more in the queue than this let it fall
+	vegasAlpha = 3  // times log10 of the limit; a shorter queue raises the limit
+	vegasBeta  = 6  // times log10 of the limit; a longer queue lowers the limit
 	vegasProbe = 30 // times the limit: samples until the least latency is learned anew
 )
 
