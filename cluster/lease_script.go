@@ -85,7 +85,7 @@ func (r *leaseReader) err(what string) error {
 	if !r.bad {
 		return nil
 	}
-	return &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the reply to %s makes no sense", what)}
+	return &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the reply to %s is invalid", what)}
 }
 
 // readSync reads the reply to "sync".

@@ -173,7 +173,7 @@ func (o *LimitOptions) validate() error {
 	case o.Remember < 1 || o.Remember > maxRemember:
 		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
 	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
-		return fmt.Errorf("cluster: Limit: Rules must be one, and not of the calendar, to be Stored, got %d: %v", len(o.Rules), o.Rules)
+		return fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %d: %v", len(o.Rules), o.Rules)
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
 		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:

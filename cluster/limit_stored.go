@@ -55,7 +55,7 @@ func (l *Limit) mayStore(r Rule, how Setting) error {
 		return err
 	}
 	if r.Window() > l.keepAlive {
-		return fmt.Errorf("rule must be forgotten no sooner than its window ends, got %v and a KeepAlive of %v", r, l.keepAlive)
+		return fmt.Errorf("KeepAlive must be at least the window of the rule, got %v for %v", l.keepAlive, r)
 	}
 	return nil
 }

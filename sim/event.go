@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// An Event changes something at a time after the beginning, and again at a fixed interval if it repeats.
+// An Event changes something at time At, and again after each Every if that is set.
 type Event struct {
 	At, Every time.Duration
 	Host      int           // which host, from 1 on, it happens to. If Host is 0, it happens to all.

@@ -42,7 +42,7 @@ func (w *world) probe(name string, p spillway.Policy) *probe {
 	return b
 }
 
-// gate puts a gate of the policies, and of one that fails, into the books.
+// gate makes a gate of the policies and a faulty one, and adds it to the books.
 func (w *world) gate(name string, policies ...spillway.Policy) *gateBook {
 	g := &gateBook{w: w, name: name, gate: spillway.New(append(policies, faulty{w})...), refused: map[refusal]int64{}}
 	w.gates = append(w.gates, g)

@@ -141,7 +141,7 @@ func (w *world) troubles() {
 	w.sometimes(20*time.Second, func() { w.tunes[w.rng.IntN(len(w.tunes))]() })
 }
 
-// sometimes calls f at random, every so often in the mean.
+// sometimes calls f at random times, once per mean on average.
 func (w *world) sometimes(mean time.Duration, f func()) {
 	w.after(exp(w.rng, mean), func() {
 		f()
