@@ -1,4 +1,4 @@
-// Package breaker stops calling what does not answer, and finds out cheaply when it answers again.
+// Package breaker stops calling a dependency that does not answer, and finds out cheaply when it answers again.
 //
 //	brk, err := breaker.New(nil) // opens when half of at least 20 calls in 10 s fail, or 10 in a row
 //	if err != nil {
@@ -24,7 +24,7 @@
 //
 // # Time
 //
-// Nothing here reads a clock on the way of a request: the time is [spillway.Request.Arrived] and the latency that the
-// caller reports. So the same code runs in tests and simulations. Methods that need the time have a form that takes it, such
-// as [Breaker.StateAt] for [Breaker.State].
+// Nothing here reads a clock while a request passes: the time is [spillway.Request.Arrived] and the latency that the
+// caller reports. So the same code runs in tests and simulations. Methods that need the time have a form that takes it,
+// such as [Breaker.StateAt] for [Breaker.State].
 package breaker

@@ -13,25 +13,25 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 )
 
-// DefaultTimeout is how long a call of Redis may take: hundreds of round trips within a data centre, and still less than a
-// request should spend on a decision.
+// DefaultTimeout is the longest time of a call of Redis: hundreds of round trips within a data centre, and still less
+// than a request should spend on a decision.
 const DefaultTimeout = 100 * time.Millisecond
 
 // maxTimeout bounds the time of a call.
 const maxTimeout = time.Minute
 
-// connOptions are what the options of everything in this package have in common.
+// connOptions are the options that all types of this package share.
 type connOptions struct {
 	kind    string // of what is made, for errors: "Limit"
 	client  redis.UniversalClient
 	timeout time.Duration    // if 0, DefaultTimeout
 	breaker *breaker.Options // if nil, defaultBreaker
-	flights int              // calls that go on at the same time; if 0, maxFlights
+	flights int              // calls in flight at the same time; if 0, maxFlights
 }
 
-// A conn is a way to Redis that takes a bounded time: no call takes longer than the timeout, a breaker keeps calls from a Redis
-// that does not answer, and nothing is sent a second time unless Redis said that it did not run it. All methods may be
-// called concurrently; none takes a lock during a call. Its goroutines are those of calls: see [flight].
+// A conn calls Redis within a bounded time. No call takes longer than the timeout, and a breaker blocks calls to a
+// Redis that does not answer. No command is sent a second time unless Redis said that it did not run it. All methods
+// may be called concurrently; none takes a lock during a call. Its goroutines are those of calls: see [flight].
 type conn struct {
 	client   redis.UniversalClient
 	timeout  time.Duration
@@ -47,7 +47,7 @@ func defaultBreaker() *breaker.Options {
 	return &breaker.Options{Consecutive: 5, OpenFor: 250 * time.Millisecond, MaxOpen: 4 * time.Second, Probes: 1}
 }
 
-// newConn returns a conn, and does not touch the network. The error names the option that cannot be right.
+// newConn returns a conn without touching the network. The error names the invalid option.
 func newConn(o connOptions) (*conn, error) {
 	c := &conn{
 		client: o.client, timeout: cmp.Or(o.timeout, DefaultTimeout), base: time.Now(),
@@ -71,7 +71,7 @@ func newConn(o connOptions) (*conn, error) {
 	return c, nil
 }
 
-// checkClient makes sure that there is a client, and that its calls end at some time.
+// checkClient checks that there is a client, and that its calls end.
 func checkClient(kind string, client redis.UniversalClient) error {
 	ends := true
 	bounded := func(deadlines bool, read time.Duration) bool { return deadlines || read > 0 }
@@ -94,7 +94,7 @@ func checkClient(kind string, client redis.UniversalClient) error {
 	case !set:
 		return fmt.Errorf("cluster: %s: Client must be set, got nil", kind)
 	case !ends:
-		return fmt.Errorf("cluster: %s: Client must have a ReadTimeout or ContextTimeoutEnabled, got a %T that waits for ever", kind, client)
+		return fmt.Errorf("cluster: %s: Client must have a ReadTimeout or ContextTimeoutEnabled, got a %T that waits forever", kind, client)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (c *conn) call(ctx context.Context, s *script, keys []string, args ...any) 
 	return reply, err
 }
 
-// admitted has fn run, unless the breaker keeps calls from Redis, and tells the breaker how it went.
+// admitted runs fn, unless the breaker is open, and reports the outcome to the breaker.
 func (c *conn) admitted(ctx context.Context, fn func(began time.Time) (spillway.Outcome, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *conn) admitted(ctx context.Context, fn func(began time.Time) (spillway.
 	if err != nil {
 		return &RedisError{Reason: ReasonBreaker, Err: err}
 	}
-	// Panics of the client's hooks must not leave a probe of the breaker under way.
+	// A panic in a hook of the client must not leave a probe of the breaker in flight.
 	outcome := spillway.Failure
 	defer func() { c.brk.Done(r, ticket, spillway.Result{Outcome: outcome, Latency: time.Since(r.Arrived)}) }()
 	outcome, err = fn(r.Arrived)

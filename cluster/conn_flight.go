@@ -12,31 +12,31 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// maxFlights bounds the calls of one conn that go on at the same time. Callers beyond wait, which costs no goroutine, as they would
-// for a connection of the client's pool.
+// maxFlights is the greatest number of calls of one conn in flight at the same time. Other callers wait without a
+// goroutine, as they would for a connection of the client's pool.
 const maxFlights = 512
 
-// linger is how long a call of the client with ContextTimeoutEnabled goes on if its caller leaves. It covers the round trips of a new
-// connection at 500 ms each. Other clients end by their ReadTimeout, which is 5 s by default.
+// linger is how long a call of a client with ContextTimeoutEnabled continues after its caller has left. It covers the
+// round trips of a new connection at 500 ms each. Other clients end by their ReadTimeout, which is 5 s by default.
 const linger = 3 * time.Second
 
-// A flight is one call of the client. It has a goroutine of its own, so that the caller can leave when its time is up while the
-// client goes on: it finishes a connection, which may take several round trips, or reads the late reply and keeps the
-// connection. Otherwise each call that times out would cost a connection, and the next call would begin by making one. The
-// goroutine ends when the client's call does, at the latest after [linger] or by the client's timeouts.
+// A flight is one call of the client in its own goroutine, so that the caller can leave when its time is up. The client
+// then finishes a connection, which may take several round trips, or reads the late reply and keeps the connection.
+// Otherwise each call that times out would cost a connection, and the next call would begin by making one. The
+// goroutine ends with the client's call, at the latest after [linger] or by the client's timeouts.
 type flight struct {
 	conn   *conn
 	began  time.Time
 	ctx    context.Context //nolint:containedctx // of the client's call
 	cancel context.CancelFunc
 	sent   atomic.Int64  // ns since began when the client wrote the command; 0 before, givenUp if it never will
-	left   error         // why the caller has left; its own
+	left   error         // why the caller has left; used by the caller only
 	key    any           // of one of its commands
-	done   chan struct{} // closed when what is below is there
+	done   chan struct{} // closed when the fields below are set
 
 	reply    any
 	err      error
-	stale    bool  // err is that of a connection that had ended before: Redis answers on others
+	stale    bool  // err comes from a connection that had ended before; Redis answers on other connections
 	replies  []any // of a pipeline, with errs
 	errs     []error
 	panicked any
@@ -45,10 +45,10 @@ type flight struct {
 // givenUp marks a call whose caller left before it was sent.
 const givenUp = -1
 
-// errEnded stands for a call of the client that ended its goroutine.
+// errEnded is the error of a call that ended its goroutine (runtime.Goexit).
 var errEnded = errors.New("the call of the client ended without a result")
 
-// errQueued says that a call did not begin, since too many others had not ended.
+// errQueued is the error of a call that did not begin because too many others were in flight.
 var errQueued = errors.New("too many calls at once")
 
 func newFlight(ctx context.Context, c *conn, began time.Time) *flight {
@@ -58,8 +58,8 @@ func newFlight(ctx context.Context, c *conn, began time.Time) *flight {
 	return f
 }
 
-// A lingering context is done when the caller leaves, which ends the wait for a connection of the pool. Its deadline is later: the
-// client looks at that when it sets up a connection and when it reads.
+// A lingering context is done when the caller leaves, which ends the wait for a connection of the pool. Its deadline is
+// later. The client uses the deadline when it sets up a connection and when it reads.
 type lingering struct {
 	context.Context //nolint:containedctx // it is one
 	deadline        time.Time
@@ -68,8 +68,8 @@ type lingering struct {
 // Deadline returns the time at which the client stops.
 func (l lingering) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// run has fn run on its own goroutine, and returns true when that has ended, or false if the time of the caller is up. Panics of
-// the client's hooks are the caller's.
+// run runs fn in its own goroutine. It returns true when fn has ended, and false if the time of the caller is up. A
+// panic in a hook of the client is raised in the caller.
 func (f *flight) run(ctx context.Context, fn func(ctx context.Context)) bool {
 	timer := time.NewTimer(time.Until(f.began.Add(f.conn.timeout)))
 	defer timer.Stop()
@@ -93,14 +93,14 @@ func (f *flight) run(ctx context.Context, fn func(ctx context.Context)) bool {
 	case <-timer.C:
 	}
 	select {
-	case <-f.done: // as well
+	case <-f.done: // fn may have ended as well
 		return f.ended()
 	default:
 		return f.leave(context.DeadlineExceeded)
 	}
 }
 
-// leave ends the part of the caller, for the given reason.
+// leave ends the caller's part of the call, for the given reason.
 func (f *flight) leave(why error) bool {
 	f.sent.CompareAndSwap(0, givenUp)
 	f.cancel()
@@ -117,12 +117,13 @@ func (f *flight) land() {
 	<-f.conn.flights
 }
 
-// there reports whether Redis answers, although the connection of f has ended. When Redis restarts, all connections of the pool end
-// at once, and each of them fails a call; a breaker that counted those would open, and fail probe by probe for longer and longer.
-// The client looks for such connections by itself, but not with TLS, nor on Windows. So there uses them up until one answers.
+// there reports whether Redis answers although the connection of f has ended. When Redis restarts, all connections of
+// the pool end at once, and each of them fails a call. A breaker that counted those would open, and fail probe by probe
+// for longer and longer. The client finds such connections by itself, but not with TLS, nor on Windows. So there uses
+// them up until one answers.
 func (f *flight) there(ctx context.Context) bool {
 	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != ReasonConn {
-		return false // it was not sent on any connection, or that did not end
+		return false // it was not sent, or its connection has not ended
 	}
 	for range f.conn.client.PoolStats().IdleConns + 1 {
 		err := f.conn.client.Process(ctx, onceCmd{redis.NewCmd(ctx, "exists", f.key)})
@@ -152,22 +153,22 @@ func isReply(err error) bool {
 	return errors.As(err, &fromServer)
 }
 
-// A onceCmd is a command that the client does not send again when the answer fails to come: Redis may have run it.
+// A onceCmd is a command that the client does not send again when the answer is lost: Redis may have run it.
 // Redirections are followed, since they say that it was not run.
 type onceCmd struct{ *redis.Cmd }
 
-// NoRetry tells the client so, whatever its MaxRetries.
+// NoRetry stops the client from retrying, whatever its MaxRetries.
 func (onceCmd) NoRetry() bool { return true }
 
-// A markedArg is the script in a command, by hash or by source. The client asks for its bytes when it writes the command to a
-// connection, and at no other time: so the flight learns that it is sent, and can keep it from running if it is too late.
+// A markedArg is the script in a command, by hash or by source. The client reads its bytes only when it writes the
+// command to a connection. So the flight learns that the command is sent, and can void it if it is too late.
 type markedArg struct {
 	flight *flight
 	text   string
-	void   string // what to send instead, which does nothing
+	void   string // a script without effect, sent instead of a late one
 }
 
-// MarshalBinary returns the text, for as long as the caller waits.
+// MarshalBinary returns the text, or the void script if the caller has left.
 func (m markedArg) MarshalBinary() ([]byte, error) {
 	f := m.flight
 	if f.sent.CompareAndSwap(0, max(int64(time.Since(f.began)), 1)) {
@@ -198,7 +199,7 @@ func (f *flight) send(ctx context.Context, s *script, command []any) (any, error
 		err = f.conn.client.Process(ctx, cmd)
 	}
 	if errors.Is(err, redis.Nil) {
-		return nil, nil //nolint:nilnil // it is what the script returned
+		return nil, nil //nolint:nilnil // the script returned nil
 	}
 	if err != nil {
 		return nil, err
@@ -210,12 +211,12 @@ func (f *flight) send(ctx context.Context, s *script, command []any) (any, error
 func (f *flight) mark(command []any, void string) []any {
 	command[1] = markedArg{flight: f, text: fmt.Sprint(command[1]), void: void}
 	if len(command) > 3 {
-		f.key = command[3] // behind the number of keys
+		f.key = command[3] // the argument after the number of keys
 	}
 	return command
 }
 
-// judge turns what went wrong into an error of this package, and says what it tells of Redis.
+// judge turns the error of the client into an error of this package, and into an outcome for the breaker.
 func (f *flight) judge(ctx context.Context) (spillway.Outcome, error) {
 	if f.left != nil {
 		return f.verdict(ctx, f.left)
@@ -227,7 +228,7 @@ func (f *flight) judge(ctx context.Context) (spillway.Outcome, error) {
 func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, error) {
 	c, reason := f.conn, reasonOf(err)
 	if reason == ReasonType || isFull(err) {
-		return spillway.Success, &RedisError{Reason: reason, Err: err} // a matter of one key
+		return spillway.Success, &RedisError{Reason: reason, Err: err} // it concerns one key only
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return spillway.Ignored, ctx.Err()
@@ -235,7 +236,7 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 	slow := reason == ReasonTimeout || reason == ReasonBusy
 	blame := !slow || reason == ReasonTimeout && f.fair()
 	if deadline, ok := ctx.Deadline(); ok && slow && !deadline.After(f.began.Add(c.timeout)) {
-		// The caller had less time than a call may take. If it was most of that, Redis is to blame none the less.
+		// The caller had less time than a call may take. If that was most of the time, Redis is to blame all the same.
 		outcome := spillway.Ignored
 		if blame && deadline.Sub(f.began) >= c.timeout/4 {
 			outcome = spillway.Dropped
@@ -254,8 +255,8 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 	return spillway.Ignored, &RedisError{Reason: reason, Err: err}
 }
 
-// fair reports whether Redis is to blame for a call that took too long. A call that was sent counts if Redis had most of the time,
-// or answered nobody in it. One that was not sent counts unless others have the connections.
+// fair reports whether Redis is to blame for a call that took too long. A call that was sent counts if Redis had most
+// of the time, or answered no call in it. A call that was not sent counts unless other calls hold the connections.
 func (f *flight) fair() bool {
 	if sent := f.sent.Load(); sent > 0 && time.Duration(sent) <= f.conn.timeout/4 {
 		return true
@@ -263,7 +264,7 @@ func (f *flight) fair() bool {
 	return !f.crowded()
 }
 
-// crowded reports whether a call waited for a connection that others had.
+// crowded reports whether a call waited for a connection that other calls held.
 func (f *flight) crowded() bool {
 	c := f.conn
 	return c.heard.Load() >= int64(f.began.Sub(c.base)) || f.sent.Load() <= 0 && c.underway.Load() > 0

@@ -227,12 +227,12 @@ func TestConnRefusesWhatCannotBeRight(t *testing.T) {
 		{connOptions{client: (*redis.Client)(nil)}, "cluster: Limit: Client must be set, got nil"},
 		{connOptions{client: (*redis.ClusterClient)(nil)}, "cluster: Limit: Client must be set, got nil"},
 		{connOptions{client: (*redis.Ring)(nil)}, "cluster: Limit: Client must be set, got nil"},
-		{connOptions{client: redis.NewClient(&redis.Options{ReadTimeout: -2})}, "got a *redis.Client that waits for ever"},
+		{connOptions{client: redis.NewClient(&redis.Options{ReadTimeout: -2})}, "got a *redis.Client that waits forever"},
 		{connOptions{timeout: time.Hour}, "cluster: Limit: Timeout must be in 1ms..1m0s, got 1h0m0s"},
 		{connOptions{timeout: -1}, "cluster: Limit: Timeout must be in 1ms..1m0s, got -1ns"},
 		{
 			connOptions{client: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: -1})},
-			"cluster: Limit: Client must have a ReadTimeout or ContextTimeoutEnabled, got a *redis.ClusterClient that waits for ever",
+			"cluster: Limit: Client must have a ReadTimeout or ContextTimeoutEnabled, got a *redis.ClusterClient that waits forever",
 		},
 		{
 			connOptions{client: redis.NewClient(&redis.Options{}), breaker: &breaker.Options{Probes: -1}},

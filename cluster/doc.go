@@ -12,24 +12,23 @@
 //
 // Take
 //
-//   - a [Limit] for limits that are exact for all processes together, at the price of a round trip to Redis for each decision
-//     that is not a refusal known already,
+//   - a [Limit] for exact limits across all processes; each decision costs a round trip to Redis, except known refusals,
 //   - a [Quota] for decisions that never wait for Redis: each process leases a share of the rate and decides by itself,
-//   - an [Allowance] for the same where what counts is a number for a day or a month: each process takes chunks of a Limit,
-//   - a [Semaphore] to bound how many hold something at once, a [Mutex] if that is one.
+//   - an [Allowance] for counts per day or month without a round trip: each process takes chunks of a Limit,
+//   - a [Semaphore] to bound how many callers hold something at once, a [Mutex] if that bound is one.
 //
 // # Time
 //
-// The only clock that decides is that of Redis, which scripts read. What processes believe the time to be makes no
-// difference. Every key expires by itself.
+// Only the clock of Redis decides; scripts read it. The clocks of the processes make no difference. Every key expires
+// by itself.
 //
 // # Without Redis
 //
-// No call takes longer than Timeout, with any client, and each stands behind a breaker. A call whose answer is lost is not repeated,
-// whatever the retries of the client, so it counts at most once. When Redis does not answer, [OnLoss] says what happens, and each
-// answer names its [Source].
+// No call takes longer than Timeout, with any client, and each type has a breaker. A call whose answer is lost is not
+// repeated, whatever the client's retries, so it counts at most once. When Redis does not answer, [OnLoss] decides, and
+// each answer names its [Source].
 //
-// Each call of the client has a goroutine, at most 512 for each limit, so that the caller can leave when its time is up. That
-// goroutine finishes the connection or reads the late answer, and ends with the client's own timeouts: 3 s with
-// ContextTimeoutEnabled, or the ReadTimeout. The zero values of all types deny everything.
+// Each call of the client has a goroutine, at most 512 for each limit, so that the caller can leave when its time is
+// up. That goroutine finishes the connection or reads the late answer, and ends with the client's own timeouts: 3 s
+// with ContextTimeoutEnabled, or the ReadTimeout. The zero values of all types deny everything.
 package cluster

@@ -15,16 +15,16 @@ const (
 	ReasonBusy    = "no free connection" // all connections of the client were in use; the script did not run
 	ReasonTimeout = "redis timeout"      // no answer in time; the script may have run
 	ReasonConn    = "redis unreachable"  // no connection, or it broke; the script may have run
-	ReasonRefused = "redis refused"      // it is loading, a replica, out of memory, or the like
-	ReasonType    = "wrong type of key"  // somebody else keeps something else at that key
-	ReasonScript  = "script failed"      // the script ended with an error, or what it returned makes no sense
+	ReasonRefused = "redis refused"      // Redis is loading, a replica or out of memory, for example
+	ReasonType    = "wrong type of key"  // the key holds a value of another type, of another program
+	ReasonScript  = "script failed"      // the script failed, or returned an invalid reply
 )
 
 // ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
 var ErrRedis = errors.New("cluster: no answer by Redis")
 
-// A RedisError says that Redis gave no answer that counts. A call that returns one may have had its effect, at most once,
-// if Reason is [ReasonTimeout] or [ReasonConn].
+// A RedisError says that Redis gave no valid answer. The call may have had its effect, at most once, if Reason is
+// [ReasonTimeout] or [ReasonConn].
 type RedisError struct {
 	Reason string // one of the constants above
 	Err    error  // of the client, or of the breaker
@@ -54,7 +54,7 @@ func reasonOf(err error) string {
 	case errors.As(err, &fromServer):
 		text := err.Error()
 		switch {
-		case strings.Contains(text, "WRONGTYPE"): // Redis 6 puts it behind a prefix
+		case strings.Contains(text, "WRONGTYPE"): // Redis 6 adds a prefix
 			return ReasonType
 		case isFull(err):
 			return ReasonRefused
@@ -68,5 +68,6 @@ func reasonOf(err error) string {
 	return ReasonConn
 }
 
-// isFull reports whether Redis has no memory for what is new. It answers at once, and goes on with what it has.
+// isFull reports whether Redis has no memory for new keys. Redis answers at once then, and continues with existing
+// keys.
 func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }

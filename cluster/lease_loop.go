@@ -12,20 +12,20 @@ import (
 const (
 	// maxBatch is how many leases are renewed in one pipeline.
 	maxBatch = 256
-	// worthwhile is how many tokens an interval must have for a lease to begin, twice what it takes to go on.
+	// worthwhile is the number of tokens per interval from which a lease begins: twice the number that keeps it.
 	worthwhile = 2 * lease.MinTokens
 )
 
-// A leaseLoop renews the leases of a Quota: one goroutine, at most one request under way for a key.
+// A leaseLoop renews the leases of a Quota: one goroutine, with at most one request in flight per key.
 type leaseLoop struct {
 	q     *Quota
-	set   *quotaLimit // that was in force at the last look
+	set   *quotaLimit // in force at the last look
 	keys  keyHeap
 	due   []*quotaKey
 	freed [][]any // commands that give leases back
 }
 
-// keyHeap has the key to look at first on top.
+// keyHeap orders keys by the time of their next look; the earliest is on top.
 type keyHeap []*quotaKey
 
 func (h keyHeap) Len() int           { return len(h) }
@@ -54,7 +54,7 @@ func (h *keyHeap) Pop() any {
 
 func newLeaseLoop(q *Quota) *leaseLoop { return &leaseLoop{q: q, set: q.limit.Load()} }
 
-// run renews leases until the quota is closed, and then gives all back.
+// run renews leases until the quota is closed, and then releases all of them.
 func (l *leaseLoop) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -80,7 +80,7 @@ func (l *leaseLoop) run() {
 	}
 }
 
-// insert enters a key that is new, or looks at a known one at once.
+// insert adds a new key, or looks at a known key at once.
 func (l *leaseLoop) insert(k *quotaKey) {
 	if k.place >= 0 {
 		k.look = l.q.now()
@@ -90,7 +90,7 @@ func (l *leaseLoop) insert(k *quotaKey) {
 	}
 }
 
-// lookAtAll has every key looked at now if the limit has been changed.
+// lookAtAll schedules a look at every key if the limit has changed.
 func (l *leaseLoop) lookAtAll() {
 	set := l.q.limit.Load()
 	if l.set == set {
@@ -98,13 +98,13 @@ func (l *leaseLoop) lookAtAll() {
 	}
 	l.set = set
 	now := l.q.now()
-	for _, k := range l.keys { // all the same, so it is a heap as it is
+	for _, k := range l.keys { // all get the same time, so the order of the heap stays valid
 		k.look = now
 	}
 	l.q.late.node.SetConfig(now, &set.cfg)
 }
 
-// round looks at the keys whose time has come.
+// round looks at the keys that are due.
 func (l *leaseLoop) round(now time.Duration) {
 	for len(l.keys) > 0 && l.keys[0].look <= now && len(l.due) < maxBatch && len(l.freed) < maxBatch {
 		k := l.keys[0]
@@ -116,7 +116,7 @@ func (l *leaseLoop) round(now time.Duration) {
 			continue
 		case sync:
 			l.due = append(l.due, k)
-			k.look = now + l.q.config().Interval // until the reply says better
+			k.look = now + l.q.config().Interval // until the reply sets a better time
 		}
 		k.look = max(k.look, now+time.Millisecond)
 		heap.Fix(&l.keys, 0)
@@ -129,7 +129,7 @@ func (l *leaseLoop) round(now time.Duration) {
 	}
 }
 
-// visit says what is to be done about a key, and sets when to look again.
+// visit decides what to do about a key, and sets the time of its next look.
 func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
 	set := l.q.limit.Load()
 	cfg := &set.cfg
@@ -169,7 +169,7 @@ func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
 	return false, idle
 }
 
-// promotes reports whether a key that is decided in Redis had better have a lease.
+// promotes reports whether a key that Redis decides should have a lease.
 func (l *leaseLoop) promotes(k *quotaKey, asked float64) bool {
 	cfg := &k.set.cfg
 	dry := k.dry.Swap(false)
@@ -177,7 +177,8 @@ func (l *leaseLoop) promotes(k *quotaKey, asked float64) bool {
 	return share >= worthwhile && (asked >= worthwhile || k.rate*cfg.Interval.Seconds() >= worthwhile || dry && asked > 0)
 }
 
-// worth reports whether a lease is worth its renewal. It has to be found not to be so for some time.
+// worth reports whether a lease is worth its renewal. It says no only after the lease has not been worth it for some
+// time.
 func (l *leaseLoop) worth(k *quotaKey, now time.Duration) bool {
 	cfg := &k.set.cfg
 	v := k.node.View()
@@ -222,10 +223,10 @@ func (l *leaseLoop) renew(keys []*quotaKey) {
 	}
 }
 
-// errLate tells that a lease was granted too late to be used.
+// errLate is the error of a lease that was granted too late.
 var errLate = &RedisError{Reason: ReasonTimeout, Err: errors.New("the reply came too late, or was to another request")}
 
-// release gives a lease back, with the next flush. If that message is lost, the lease ends by itself.
+// release returns a lease with the next flush. If that message is lost, the lease expires by itself.
 func (l *leaseLoop) release(k *quotaKey, now time.Duration) {
 	k.local.Store(false)
 	req := k.node.Release(now)
@@ -234,7 +235,7 @@ func (l *leaseLoop) release(k *quotaKey, now time.Duration) {
 	l.freed = append(l.freed, l.q.script.command(k.names, k.set.args.release(req)))
 }
 
-// flush sends what release has left, and reports whether it got an answer.
+// flush sends the queued releases, and reports whether Redis answered.
 func (l *leaseLoop) flush() bool {
 	if len(l.freed) == 0 {
 		return true
@@ -245,7 +246,7 @@ func (l *leaseLoop) flush() bool {
 	return errs[0] == nil
 }
 
-// releaseAll gives all leases back, in as few messages as it takes, and stops when Redis does not answer.
+// releaseAll returns all leases, in as few messages as possible, and stops when Redis does not answer.
 func (l *leaseLoop) releaseAll() {
 	answers := true
 	for _, k := range l.keys {

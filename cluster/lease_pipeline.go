@@ -10,10 +10,10 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// runAll runs a script many times in one pipeline, with one deadline and one judgement by the breaker. Each command was made by
-// [script.command], and may have run if its error does not say otherwise.
+// runAll runs a script many times in one pipeline, with one deadline and one outcome for the breaker. Each command was
+// made by [script.command], and may have run unless its error says otherwise.
 func (c *conn) runAll(ctx context.Context, s *script, commands [][]any) (replies []any, errs []error) {
-	commands = slices.Clone(commands) // the caller may go on before the client does
+	commands = slices.Clone(commands) // the caller may continue before the client does
 	err := c.admitted(ctx, func(began time.Time) (spillway.Outcome, error) {
 		f := newFlight(ctx, c, began)
 		if !f.run(ctx, func(ctx context.Context) { f.sendAll(ctx, s, commands) }) || f.errs == nil {
@@ -42,7 +42,7 @@ func (c *conn) runAll(ctx context.Context, s *script, commands [][]any) (replies
 	return replies, errs
 }
 
-// sendAll sends the commands, and once more with its source those whose server does not know the script.
+// sendAll sends the commands. Commands whose server does not know the script are sent a second time, with its source.
 func (f *flight) sendAll(ctx context.Context, s *script, commands [][]any) {
 	replies, errs := make([]any, len(commands)), make([]error, len(commands))
 	again := f.pipeline(ctx, commands, noScript, replies, errs, nil)
@@ -55,12 +55,12 @@ func (f *flight) sendAll(ctx context.Context, s *script, commands [][]any) {
 	f.replies, f.errs, f.err = replies, errs, errs[0]
 	for _, err := range errs {
 		if err == nil || isReply(err) {
-			f.err = err // one answer says that Redis is there
+			f.err = err // one answer proves that Redis is there
 		}
 	}
 }
 
-// pipeline runs those commands that only lists, or all, and returns those whose script the server does not know.
+// pipeline runs the commands listed in only, or all of them, and returns those whose script the server does not know.
 func (f *flight) pipeline(ctx context.Context, commands [][]any, void string, replies []any, errs []error, only []int) (again []int) {
 	if only == nil {
 		only = make([]int, len(commands))

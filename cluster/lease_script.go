@@ -13,7 +13,7 @@ import (
 //go:embed scripts/lease.lua
 var leaseLua string
 
-// leaseArgs are the arguments that all calls of the script for one limit have in common.
+// leaseArgs are the arguments that all calls of the script for one limit share.
 type leaseArgs struct {
 	node                                     string
 	rate, burst, interval, term, reclaimTime string
@@ -26,7 +26,7 @@ func newLeaseArgs(node string, c *lease.Config) leaseArgs {
 	}
 }
 
-// figure writes a float64 so that the script reads the same one.
+// figure writes a float64 so that the script reads the same number.
 func figure(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 func microsArg(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
@@ -43,7 +43,7 @@ func (a *leaseArgs) release(q *lease.Request) []any { return a.op("release", q.S
 
 func (a *leaseArgs) take(n int64) []any { return a.op("take", n) }
 
-// A leaseReader reads the items of a reply, and remembers whether any was not what it should be.
+// A leaseReader reads the items of a reply, and remembers whether any was invalid.
 type leaseReader struct {
 	items []any
 	bad   bool
@@ -85,10 +85,10 @@ func (r *leaseReader) err(what string) error {
 	if !r.bad {
 		return nil
 	}
-	return &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the reply to %s makes no sense", what)}
+	return &RedisError{Reason: ReasonScript, Err: fmt.Errorf("the reply to %s is invalid", what)}
 }
 
-// readSync reads what the script returns to "sync".
+// readSync reads the reply to "sync".
 func readSync(reply any) (lease.Reply, error) {
 	r := readReply(reply, 9)
 	out := lease.Reply{
@@ -101,11 +101,11 @@ func readSync(reply any) (lease.Reply, error) {
 	return out, r.err("sync")
 }
 
-// leaseTaken is what the script returns to "take".
+// leaseTaken is the reply to "take".
 type leaseTaken struct {
 	taken    bool
 	left     int64
-	wait     time.Duration // negative if nobody knows
+	wait     time.Duration // negative if unknown
 	nodes    int
 	learning bool
 }

@@ -37,17 +37,18 @@ var (
 	limitSetLua string
 )
 
-// A Limit is one or more rules that hold for all processes together, for each key: 10 per second and 1000 per day for every
-// tenant, however many servers answer it. It asks Redis for every decision, in one round trip and as one step there, and
-// refuses from memory what Redis refused until then. Redis's clock is the only one that counts.
+// A Limit enforces one or more rules for all processes together, per key: 10 per second and 1000 per day for every
+// tenant, for example, on any number of servers. It asks Redis for every decision, in one round trip and one atomic
+// step. It remembers refusals, and refuses from memory until the time that Redis named. Only the clock of Redis
+// decides.
 //
-// It is exact, and fit for limits that are asked up to some thousand times per second and key. For more, and for decisions
-// without a round trip, take a Quota.
+// It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
+// decisions without a round trip, use a Quota.
 //
-// A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline of
-// its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is left alone
-// for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called concurrently.
-// The zero Limit denies everything.
+// A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline
+// of its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is
+// left alone for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called
+// concurrently. The zero Limit denies everything.
 type Limit struct {
 	conn      *conn
 	taking    *script // takes tokens
@@ -67,48 +68,48 @@ type Limit struct {
 	counts    limitCounts
 
 	mu    sync.Mutex
-	turns map[string]*turn // of those who Wait; guarded by mu
+	turns map[string]*turn // of the callers of Wait; guarded by mu
 }
 
-// LimitOptions tune a [Limit]. Client and Rules have to be set, and either Nodes or OnLoss.
+// LimitOptions tune a [Limit]. Client and Rules are required, and either Nodes or OnLoss.
 type LimitOptions struct {
-	// Client is the way to Redis: a single server, a failover pair or a cluster. Its retries do not matter: what may have run is
-	// not sent again. The caller closes it.
+	// Client connects to Redis: a single server, a failover pair or a cluster. Its retries do not matter: a command
+	// that may have run is not sent again. The caller closes it.
 	Client redis.UniversalClient
-	// Rules are what each key may do, at most 8. A call takes its cost from all of them, or from none.
+	// Rules are the limits of each key, at most 8. A call takes its cost from all of them, or from none.
 	Rules []Rule
 	// Name tells this limit from others in the same Redis. Limits with the same Name and Prefix share their keys, and must
 	// have the same rules. It may not contain braces or colons. If Name is empty, it is "limit".
 	Name string
-	// Prefix is what all keys begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
 
-	// OnLoss is what decides while Redis gives no answer. If OnLoss is 0, it is Share.
+	// OnLoss decides while Redis does not answer. If OnLoss is 0, it is Share.
 	OnLoss OnLoss
-	// Nodes is by how many processes a limit is divided to [Share] it, at most 65536.
+	// Nodes is the number of processes that divide the limit when they [Share] it, at most 65536.
 	Nodes int
-	// Timeout is how long a call of Redis may take, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
+	// Timeout is the longest time of a call of Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breaker that keeps calls from a Redis that does not answer. If Breaker is nil, 5 calls in a row
-	// without an answer open it for 250 ms, and for up to 4 s if that goes on.
+	// Breaker tunes the breaker that blocks calls to a Redis that does not answer. If Breaker is nil, 5 calls in a row
+	// without an answer open it for 250 ms, and for up to 4 s if the outage continues.
 	Breaker *breaker.Options
 
-	// Remember is for how many keys the last answer is kept, so that a flood of requests that were refused asks Redis
+	// Remember is the number of keys whose last answer is cached, so that a flood of refused requests costs Redis
 	// nothing, and headers can be written. Each takes some 200 bytes. If Remember is 0, it is 16384.
 	Remember int
-	// Recheck is after how long Redis is asked again about a key that it refused, however long that will last. What other
-	// processes give back or reset, or a rule that they set, is noticed no later. A long Recheck saves calls in a flood of requests
-	// that stay refused for long. If Recheck is 0, it is one second.
+	// Recheck is the time after which Redis is asked again about a refused key, however long the refusal lasts. Tokens
+	// that other processes give back, resets and new rules are noticed within that time. A long Recheck saves calls in
+	// a flood of requests that stay refused for long. If Recheck is 0, it is one second.
 	Recheck time.Duration
 
-	// PerClient, if it is set, makes the limit that of the client with this name, such as a host, for each key: every client
-	// has all of it. If PerClient is empty, all clients share it.
+	// PerClient, if it is set, gives the client with this name, such as a host, its own limit for each key: every
+	// client has all of it. If PerClient is empty, all clients share the limit.
 	PerClient string
-	// Stored has each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one, which every process
-	// reads with each call of Redis; one that remembers a refusal goes by it for Recheck. There must be one Rule, not of the
-	// calendar, which is that of all other keys, and the kind of all.
+	// Stored makes each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one. Every process
+	// reads it with each call of Redis; a process that remembers a refusal uses it for up to Recheck. There must be
+	// exactly one Rule, without a calendar. It is the rule of all other keys, and sets the kind of all stored rules.
 	Stored bool
-	// KeepAlive is how long a stored rule outlives its last use. If KeepAlive is 0, it is 30 days.
+	// KeepAlive is how long a stored rule stays after its last use. If KeepAlive is 0, it is 30 days.
 	KeepAlive time.Duration
 }
 
@@ -122,7 +123,7 @@ const (
 	defaultRecheck   = time.Second
 )
 
-// NewLimit returns a Limit, and does not ask Redis. The error names the field that cannot be right.
+// NewLimit returns a Limit without asking Redis. The error names the invalid field.
 func NewLimit(o *LimitOptions) (*Limit, error) {
 	var opts LimitOptions
 	if o != nil {
@@ -172,7 +173,7 @@ func (o *LimitOptions) validate() error {
 	case o.Remember < 1 || o.Remember > maxRemember:
 		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
 	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
-		return fmt.Errorf("cluster: Limit: Rules must be one, and not of the calendar, to be Stored, got %d: %v", len(o.Rules), o.Rules)
+		return fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %d: %v", len(o.Rules), o.Rules)
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
 		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:
@@ -191,7 +192,7 @@ func (o *LimitOptions) validate() error {
 	return nil
 }
 
-// validateName checks what becomes part of keys and of metrics.
+// validateName checks a name that becomes part of keys and of metrics.
 func validateName(field, name, without string) error {
 	for _, c := range []byte(name) {
 		if c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0 {
@@ -201,7 +202,7 @@ func validateName(field, name, without string) error {
 	return nil
 }
 
-// limitScript puts together what the rules need.
+// limitScript joins the parts that the rules need.
 func limitScript(o *LimitOptions) *script {
 	parts := []string{clockLua, limitWrongLua}
 	if o.Stored {
@@ -221,8 +222,8 @@ func limitScript(o *LimitOptions) *script {
 	return newScript(append(parts, limitMainLua)...)
 }
 
-// keys returns the keys of Redis that hold what the rules know of a key. What stands in braces decides where a cluster keeps
-// them, so they are all in one place.
+// keys returns the keys of Redis that hold the state of the rules for a key. In a cluster the part in braces selects
+// the slot, so all of them are in one slot.
 func (l *Limit) keys(key string) []string {
 	key = shortKey(key)
 	keys := make([]string, 0, len(l.rules())+1)

@@ -7,25 +7,25 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A serverClock knows about what time it is for Redis. No decision depends on it: it only saves asking twice.
+// A serverClock estimates the time of Redis. No decision depends on it: it only saves a second call.
 type serverClock struct {
 	seen atomic.Pointer[sighting]
 }
 
-// A sighting is a time of the server, and when it was heard of by the monotonic clock of this process.
+// A sighting is a time of the server, and the local monotonic time at which it arrived.
 type sighting struct {
 	server int64 // µs since 1970
 	local  time.Time
 }
 
-// drift is by how much the estimate may be off before it is renewed.
+// drift is how far the estimate may be off before it is renewed.
 const drift = time.Second
 
 func (c *serverClock) estimate(now time.Time) int64 {
 	if s := c.seen.Load(); s != nil {
 		return s.server + now.Sub(s.local).Microseconds()
 	}
-	return now.UnixMicro() // the first guess; if it is wrong, Redis says so
+	return now.UnixMicro() // a first guess; Redis corrects it if it is wrong
 }
 
 func (c *serverClock) learn(server int64, now time.Time) {
@@ -35,7 +35,7 @@ func (c *serverClock) learn(server int64, now time.Time) {
 	}
 }
 
-// edges are an instant and the ends of the periods that follow, the first of which it is in: µs since 1970.
+// edges are an instant and the ends of the periods that follow, in µs since 1970. The instant is in the first period.
 type edges [figures - 1]int64
 
 // A calendarEnds finds the edges around an instant for one rule.
@@ -58,8 +58,8 @@ func (c *calendarEnds) around(at int64) edges {
 	return e
 }
 
-// end returns when the period around an instant ends. The calendar is that of package limiter, which says how long it
-// takes until a window that is used up is a new one.
+// end returns when the period around an instant ends. The calendar is that of package limiter, which knows how long a
+// used-up window lasts.
 func (c *calendarEnds) end(at int64) int64 {
 	w, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1, Calendar: c.rule.calendar, Location: c.rule.location})
 	if err != nil {

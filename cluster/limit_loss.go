@@ -11,7 +11,7 @@ import (
 // maxSharedKeys bounds the keys whose share a process keeps.
 const maxSharedKeys = 1 << 16
 
-// A fallback decides instead of Redis.
+// A fallback decides while Redis does not answer.
 type fallback struct {
 	choice OnLoss
 	nodes  int
@@ -37,7 +37,7 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
 	return nil
 }
 
-// change has the shares follow rules of the same kinds, which are valid.
+// change applies new rules, which are valid and of the same kinds, to the shares.
 func (f *fallback) change(rules []Rule) error {
 	likes := make([]limiter.Limit, len(f.shares))
 	for i := range likes {
@@ -54,7 +54,7 @@ func (f *fallback) change(rules []Rule) error {
 	return nil
 }
 
-// onLoss answers instead of Redis, unless it was the caller who gave up.
+// onLoss decides instead of Redis, unless the caller gave up.
 func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err error) (Result, error) {
 	if !errors.Is(err, ErrRedis) {
 		return Result{}, err
@@ -78,7 +78,7 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 
 // share takes up to n tokens from this process's part of all rules, or none.
 func (l *Limit) share(key string, n int64, how string, r *Result) {
-	r.stamp = time.Since(l.conn.base).Microseconds() // a Ticket holds no more
+	r.stamp = time.Since(l.conn.base).Microseconds() // a Ticket has no room for more
 	now := l.stampedAt(r.stamp)
 	key, r.Taken = shortKey(key), n
 	if how == someTokens {

@@ -11,27 +11,27 @@ import (
 // ways is how many keys share one place of a memory, so that few displace each other.
 const ways = 4
 
-// A memory holds what Redis answered last for a bounded number of keys. A refusal is as good as asking again until the time
-// that Redis named, since nobody else can make tokens come back sooner, except by giving some back. It takes no lock.
+// A memory caches the last answers of Redis for a bounded number of keys. A cached refusal is exact until the time that
+// Redis named, since tokens cannot return sooner unless some are given back. It takes no lock.
 type memory struct {
 	seed   maphash.Seed
-	places []place // as many as a power of two
+	places []place // their number is a power of two
 }
 
 type place struct {
-	changed atomic.Uint32 // how often something was forgotten here, so that no answer from before is remembered
+	changed atomic.Uint32 // counts forgotten answers, so that an earlier answer is not remembered later
 	answers [ways]atomic.Pointer[answer]
 }
 
 // An answer is immutable.
 type answer struct {
 	key    string
-	rule   int             // that decided
+	rule   int             // the rule that decided
 	states []limiter.State // of all rules
 	asked  time.Time       // before the call was sent
-	cost   int64           // the least that was refused; 0 if none was
-	opens  time.Time       // up to when it will be, as far as Redis knew
-	until  time.Time       // up to when it is believed
+	cost   int64           // the smallest refused cost; 0 if none was refused
+	opens  time.Time       // when the cost will be available, as far as Redis knew
+	until  time.Time       // until when the answer is used
 }
 
 func newMemory(keys int) *memory {
@@ -58,12 +58,12 @@ func (m *memory) recall(key string) *answer {
 	return nil
 }
 
-// refuses reports whether the answer says that so many tokens are not to be had at now.
+// refuses reports whether the answer says that n tokens are not available at now.
 func (a *answer) refuses(n int64, now time.Time) bool {
 	return a != nil && a.cost > 0 && n >= a.cost && now.Before(a.until)
 }
 
-// stateAt returns what is known of a rule at now without asking.
+// stateAt returns the known state of a rule at now, without a call.
 func (a *answer) stateAt(now time.Time, rule int) limiter.State {
 	s := a.states[rule]
 	age := now.Sub(a.asked)
@@ -74,11 +74,11 @@ func (a *answer) stateAt(now time.Time, rule int) limiter.State {
 	return s
 }
 
-// version tells what remember needs, before a call.
+// version returns the version that remember needs; call it before the call of Redis.
 func (m *memory) version(key string) uint32 { return m.place(shortKey(key)).changed.Load() }
 
-// remember keeps an answer, unless something was forgotten since version was told. It displaces the answer that is of the
-// least use: one that refuses nothing any more, or the oldest.
+// remember keeps an answer, unless an answer was forgotten since version was read. It displaces the least useful
+// answer: one that refuses nothing any more, or the oldest.
 func (m *memory) remember(a *answer, version uint32) {
 	a.key = shortKey(a.key)
 	p := m.place(a.key)
@@ -102,7 +102,7 @@ func (m *memory) remember(a *answer, version uint32) {
 	}
 }
 
-// forgetAll drops all that is known.
+// forgetAll drops all answers.
 func (m *memory) forgetAll() {
 	for i := range m.places {
 		p := &m.places[i]
@@ -113,7 +113,7 @@ func (m *memory) forgetAll() {
 	}
 }
 
-// forget drops what is known of a key, since its tokens changed.
+// forget drops the answer for a key, since its tokens changed.
 func (m *memory) forget(key string) {
 	key = shortKey(key)
 	p := m.place(key)

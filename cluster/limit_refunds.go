@@ -13,7 +13,8 @@ type refund struct {
 	n, stamp int64
 }
 
-// giveAllBack gives back the tokens of many keys, in pipelines. The error says how many it could not.
+// giveAllBack gives back the tokens of many keys, in pipelines. The error counts the tokens that it could not give
+// back.
 func (l *Limit) giveAllBack(ctx context.Context, refunds []refund) error {
 	var mu sync.Mutex
 	var lost int64
@@ -38,8 +39,8 @@ func (l *Limit) giveAllBack(ctx context.Context, refunds []refund) error {
 	return nil
 }
 
-// giveSomeBack gives back tokens in one pipeline, and returns an error for each that it could not. If the periods of a calendar
-// were not those of the server, it does so once more.
+// giveSomeBack gives back tokens in one pipeline, and returns an error for each refund that failed. If the periods of a
+// calendar were not those of the server, it tries a second time.
 func (l *Limit) giveSomeBack(ctx context.Context, refunds []refund) []error {
 	out := make([]error, len(refunds))
 	todo := make([]int, len(refunds))

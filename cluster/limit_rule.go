@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A Rule is what a [Limit] allows each key. It is made by [Bucket], [Policer], [FixedWindow], [SlidingWindow] or
-// [SlidingLog], which mean what those of package limiter mean. Rules can be compared.
+// A Rule is a limit that a [Limit] enforces for each key. It is made by [Bucket], [Policer], [FixedWindow],
+// [SlidingWindow] or [SlidingLog], which have the meaning of their namesakes in package limiter. Rules can be compared.
 type Rule struct {
 	kind     kind
 	name     string
@@ -23,7 +23,7 @@ type Rule struct {
 	location *time.Location
 }
 
-// A kind says which part of the script a rule is for.
+// A kind selects the part of the script for a rule.
 type kind byte
 
 const (
@@ -35,9 +35,9 @@ const (
 )
 
 const (
-	// maxTokens bounds what scripts count, since their numbers are exact to 2^53 only, and they add two.
+	// maxTokens bounds the counts of scripts: their numbers are exact up to 2^53 only, and they add two.
 	maxTokens = 1 << 52
-	// maxMemory bounds for how long a limit remembers.
+	// maxMemory is the longest time that a limit remembers.
 	maxMemory = 10 * 366 * 24 * time.Hour
 	// MaxLog is the greatest limit of a [SlidingLog], which takes up to 110 bytes of Redis for each token.
 	MaxLog = 100_000
@@ -86,13 +86,13 @@ func SlidingLog(o limiter.SlidingLogOptions) Rule {
 	return Rule{kind: logKind, name: orDefault(o.Name, "sliding log"), limit: int64(o.Limit), window: o.Window}
 }
 
-// Name returns what rejections call the rule.
+// Name returns the name of the rule in rejections.
 func (r Rule) Name() string { return r.name }
 
 // Limit returns the most that the rule gives at once.
 func (r Rule) Limit() int64 { return r.limit }
 
-// Window returns in which time the rule gives that much again.
+// Window returns the time in which the rule gives that much again.
 func (r Rule) Window() time.Duration {
 	switch {
 	case r.kind == bucketKind && r.rate.Tokens > 0:
@@ -135,8 +135,8 @@ func burstOf(rate limiter.Rate, burst int) int64 {
 	return int64(burst)
 }
 
-// local returns a limit of package limiter with a share of the rule: one of so many nodes. Making one with the whole checks
-// what the two packages have in common.
+// local returns a limit of package limiter with one of nodes shares of the rule. With nodes = 1 it checks what the two
+// packages have in common.
 func (r Rule) local(nodes int) (limiter.Limit, error) {
 	n := int64(nodes)
 	limit := int(max(r.limit/n, 1))
@@ -163,7 +163,7 @@ func (r Rule) local(nodes int) (limiter.Limit, error) {
 	return nil, errors.New("must be made by Bucket, Policer, FixedWindow, SlidingWindow or SlidingLog, got the zero Rule")
 }
 
-// most names the field that limit comes from.
+// most names the field that sets limit.
 func (r Rule) most() string {
 	if r.kind == bucketKind {
 		return "Burst"
@@ -171,7 +171,7 @@ func (r Rule) most() string {
 	return "Limit"
 }
 
-// validate returns an error that says what cannot be right, in the words of package limiter as far as it knows.
+// validate returns an error that names the invalid field, in the words of package limiter where possible.
 func (r Rule) validate() error {
 	if _, err := r.local(1); err != nil || r.limit < 1 {
 		if err == nil {
@@ -204,7 +204,7 @@ func (r Rule) validateBucket() error {
 	return nil
 }
 
-// ticks returns the rate as a fraction in its lowest terms: how many ticks are a token, and how many of them drain each µs.
+// ticks returns the rate as a fraction in lowest terms: the ticks per token, and the ticks that drain each µs.
 func (r Rule) ticks() (per, drain int64) {
 	drain, per = int64(r.rate.Tokens)*1000, int64(r.rate.Per)
 	x, y := drain, per

@@ -2,7 +2,7 @@ package cluster
 
 import "fmt"
 
-// A ruleSet is what a Limit goes by until its rules are changed. It is immutable.
+// A ruleSet is the rules in force. It is immutable.
 type ruleSet struct {
 	rules     []Rule
 	args      [][figures]int64
@@ -30,7 +30,7 @@ func validateRules(what string, rules []Rule) error {
 	return nil
 }
 
-// rules returns what is in force.
+// rules returns the rules in force.
 func (l *Limit) rules() []Rule {
 	if s := l.set.Load(); s != nil {
 		return s.rules
@@ -38,16 +38,17 @@ func (l *Limit) rules() []Rule {
 	return nil
 }
 
-// SetRules changes the rules of all keys, as far as this process decides it, from its next call on: as many rules as there are,
-// each of the kind and name that it has. Tokens that were taken stay taken: a greater limit adds the difference, a smaller one
-// leaves at least none; of a [SlidingWindow] whose sub-windows get another length, they count as taken now. The error names what
-// cannot be right, and then nothing has changed.
+// SetRules changes the rules of all keys for this process, from its next call on. The number of rules, their kinds and
+// their names stay the same. Used tokens stay used: a greater limit adds the difference, and a smaller one leaves at
+// least none. If the sub-windows of a [SlidingWindow] get another length, its tokens count as taken now. The error
+// names the invalid rule, and then nothing has changed.
 //
-// Each process applies its own rules. While they differ, the greatest counts for what all let through together; only for a
-// [SlidingWindow] whose sub-windows differ it may be less than the smallest, since each change counts all as taken now. To change
-// a key for all processes in one call, keep its rule in Redis: see [Limit.SetRule], which goes before these.
+// Each process applies its own rules. While they differ, the greatest limits all processes together. Only a
+// [SlidingWindow] whose sub-windows differ may admit less than the smallest, since each change counts all tokens as
+// taken now. To change a key for all processes in one call, keep its rule in Redis: [Limit.SetRule] takes precedence
+// over these rules.
 //
-// An [Allowance] follows its Limit; what it fetched before is good for as long as it was.
+// An [Allowance] follows its Limit. Chunks that it fetched before stay valid for their time.
 func (l *Limit) SetRules(rules ...Rule) error {
 	if l.conn == nil {
 		return errUnmade
@@ -64,7 +65,7 @@ func (l *Limit) SetRules(rules ...Rule) error {
 	if err := validateRules("Limit: SetRules", rules); err != nil {
 		return err
 	}
-	l.mu.Lock() // so that the shares and the rules are of the same change
+	l.mu.Lock() // so that shares and rules change together
 	defer l.mu.Unlock()
 	if err := l.loss.change(rules); err != nil {
 		return fmt.Errorf("cluster: Limit: SetRules: %w", err)

@@ -7,19 +7,19 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// LimitStats is a snapshot of what a [Limit] has done in this process since it was made. Its counts are of all keys
+// LimitStats is a snapshot of the decisions of a [Limit] in this process since it was made. Its counts cover all keys
 // together.
 type LimitStats struct {
 	limiter.Stats
 
 	AdmittedBy [numSources]int64 // requests let through, by [Source]: AdmittedBy[FromRedis], ...
-	RefusedBy  [numSources]int64 // requests refused for now, by [Source]
-	Lost       int64             // calls that Redis did not answer, or that were not made because it had not
-	Near       int64             // requests let through by Redis that left less than a fifth of a rule
+	RefusedBy  [numSources]int64 // requests refused for a time, by [Source]
+	Lost       int64             // calls that Redis did not answer, or that the breaker blocked
+	Near       int64             // requests that Redis admitted and that left less than a fifth of a rule
 	Breaker    breaker.State     // whether Redis is asked
 }
 
-// nearLimit is the part of a limit that is left when it is near.
+// nearLimit is the part of a limit that is left when a request counts in Near.
 const nearLimit = 0.2
 
 type limitCounts struct {

@@ -10,22 +10,23 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A Setting says what setting a rule does with what is there.
+// A Setting says what happens to a stored rule and to used tokens when a rule is set.
 type Setting string
 
 // The settings.
 const (
 	IfAbsent Setting = "absent" // set no rule if there is one
-	AndReset Setting = "reset"  // give all tokens back, of this client if the limit is PerClient
-	AndKeep  Setting = "keep"   // as many tokens stay taken as were: a greater limit adds the difference, a smaller one leaves at least none
+	AndReset Setting = "reset"  // give all tokens back; only those of this client if the limit is PerClient
+	AndKeep  Setting = "keep"   // used tokens stay used: a greater limit adds the difference, a smaller one leaves at least none
 )
 
-// SetRule keeps a rule for one key in Redis, which all processes follow from their next call of Redis on, and at the latest
-// after Recheck where they remember a refusal. It reports whether it did: always, unless with [IfAbsent] there was one. The
-// limit must be Stored, and the rule of the same kind as that in its options; its name does not change. It goes when nobody
-// has taken tokens of the key for KeepAlive, which must not be less than the window of the rule.
+// SetRule keeps a rule for one key in Redis. All processes follow it from their next call of Redis on, and after
+// Recheck at the latest if they remember a refusal. It reports whether it set the rule: always, except with [IfAbsent]
+// if there was one. The limit must be Stored, and the rule of the same kind as that in its options; its name does not
+// change. The rule expires when no tokens of the key have been taken for KeepAlive, which must not be less than the
+// window of the rule.
 //
-// The error names what cannot be right, or is a *[RedisError] or ctx.Err().
+// The error names the invalid value, or is a *[RedisError] or ctx.Err().
 func (l *Limit) SetRule(ctx context.Context, key string, r Rule, how Setting) (bool, error) {
 	if l.conn == nil {
 		return false, errUnmade
@@ -54,13 +55,13 @@ func (l *Limit) mayStore(r Rule, how Setting) error {
 		return err
 	}
 	if r.Window() > l.keepAlive {
-		return fmt.Errorf("rule must be forgotten no sooner than its window ends, got %v and a KeepAlive of %v", r, l.keepAlive)
+		return fmt.Errorf("KeepAlive must be at least the window of the rule, got %v for %v", l.keepAlive, r)
 	}
 	return nil
 }
 
-// StoredRule returns the rule that is kept for a key in Redis, and whether there is one; without, the key follows the one in
-// the options. The error is a *[RedisError] or ctx.Err().
+// StoredRule returns the rule that Redis keeps for a key, and whether there is one. Without one, the key follows the
+// rule in the options. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, err error) {
 	if l.conn == nil {
 		return Rule{}, false, errUnmade
@@ -89,5 +90,5 @@ func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, er
 	return r, true, nil
 }
 
-// Delete forgets all of a key: what was taken, and its stored rule. The error is a *[RedisError] or ctx.Err().
+// Delete removes the state of a key: its used tokens and its stored rule. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) Delete(ctx context.Context, key string) error { return l.unlink(ctx, key, l.keys(key)) }

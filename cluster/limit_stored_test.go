@@ -102,7 +102,7 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 		rule Rule
 		how  Setting
 	}{
-		"no sooner than its window ends":    {Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 2*time.Hour)}), AndKeep},
+		"KeepAlive must be at least":        {Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 2*time.Hour)}), AndKeep},
 		"setting must be one":               {perSecond(1, 1), "other"},
 		"rule must be of the kind of":       {SlidingLog(limiter.SlidingLogOptions{Limit: 1, Window: time.Second}), AndKeep},
 		"Burst must be at least 1, got":     {perSecond(1, -1), AndKeep},

@@ -11,19 +11,20 @@ import (
 
 // A Result is the answer of a [Limit]. The zero Result denies.
 type Result struct {
-	// State is that of the rule that decided: the one that refused, or the one with the smallest part left.
+	// State is the state of the rule that decided: the one that refused, or the one with the smallest part left.
 	limiter.State
 
 	Allowed    bool
 	Taken      int64         // tokens taken
-	RetryAfter time.Duration // how long until the same call can pass; 0 if it did, or if that is unknown
+	RetryAfter time.Duration // time until the same call can pass; 0 if it passed, or if the time is unknown
 	Rule       string        // name of that rule
 	Source     Source        // who decided
-	// Err is why Redis did not decide, if it was asked or should have been: a *[RedisError]. Otherwise it is nil.
+	// Err is a *[RedisError] that says why Redis did not decide, if it was asked or should have been. Otherwise it is
+	// nil.
 	Err error
 
 	rule  int   // index of that rule
-	stamp int64 // when it was taken, for giving it back: µs of Redis's clock, or of this process if that decided
+	stamp int64 // when the tokens were taken, for a refund: µs of Redis's clock, or of this process if it decided
 }
 
 // The ways to ask.
@@ -33,15 +34,15 @@ const (
 	giveBack   = "back"
 )
 
-// What the script tells instead of how many tokens it took.
+// Replies of the script in place of the number of tokens taken.
 const (
-	elsewhere = -1 // its time is not within the periods of the calendar that it was told
-	never     = -2 // a stored rule never lets so many pass
+	elsewhere = -1 // its time is outside the calendar periods in the call
+	never     = -2 // a stored rule can never admit that many
 )
 
-// Take takes n tokens of a key from all rules, or none if one has fewer. That a rule refuses is no error, and neither is it
-// that Redis gave no answer: the Result says who decided instead. The error is a *[limiter.CostError] if n is negative or can
-// never pass, or ctx.Err(). Taking 0 is [Limit.Peek].
+// Take takes n tokens of a key from all rules, or none if one rule has fewer. Neither a refusal nor a Redis outage is
+// an error: see Result.Source. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err().
+// Taking 0 is the same as [Limit.Peek].
 func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return l.Peek(ctx, key)
@@ -56,8 +57,9 @@ func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 }
 
 // TakeUpTo takes n tokens of a key from all rules, or as many as each of them has if those are fewer: Result.Taken. The
-// Result is Allowed if it took n; otherwise RetryAfter is how long until as many as are missing have come, or until there is
-// one if nothing could be taken and the refusal is remembered. Errors are those of [Limit.Take], but any n may be asked for.
+// Result is Allowed if it took n. Otherwise RetryAfter is the time until the missing tokens are available. It is the
+// time until one token is available if none could be taken and the refusal is remembered. The errors are those of
+// [Limit.Take], but n may be any number.
 func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return l.Peek(ctx, key)
@@ -71,7 +73,8 @@ func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error)
 	return l.ask(ctx, key, int64(n), someTokens)
 }
 
-// Peek asks Redis what could be taken of a key now, and takes nothing. The Result is Allowed if it is at least one token.
+// Peek asks Redis how many tokens of a key are available now, and takes none. The Result is Allowed if there is at
+// least one token.
 func (l *Limit) Peek(ctx context.Context, key string) (Result, error) {
 	if l.conn == nil {
 		return Result{}, errUnmade
@@ -81,10 +84,10 @@ func (l *Limit) Peek(ctx context.Context, key string) (Result, error) {
 	return r, err
 }
 
-// Refund gives back n of the tokens of a key that r took and nobody used, or as many as r still has, and takes them off r.Taken.
-// They go where they came from: to the window in which they were taken, if that has not ended, to a bucket as far as time has not
-// given them back already, or to the share of this process. So no window ever lets more than its limit be used. The error is a
-// *[RedisError] or ctx.Err(). It does nothing if n is not positive, and must not be called for the same r concurrently.
+// Refund gives back n of the tokens of a key that r took, or as many as r still has, and subtracts them from r.Taken.
+// They go back where they came from: to their window if it has not ended, to a bucket as far as time has not refilled
+// it, or to the share of this process. So no window ever admits more than its limit. The error is a *[RedisError] or
+// ctx.Err(). It does nothing if n is not positive, and must not be called for the same r concurrently.
 func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error {
 	if l.conn == nil {
 		return errUnmade
@@ -103,7 +106,7 @@ func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error 
 	return nil
 }
 
-// Reset gives all tokens of a key back; a stored rule stays. The error is a *[RedisError] or ctx.Err().
+// Reset gives all tokens of a key back and keeps its stored rule. The error is a *[RedisError] or ctx.Err().
 func (l *Limit) Reset(ctx context.Context, key string) error {
 	return l.unlink(ctx, key, l.keys(key)[:len(l.rules())])
 }
@@ -143,7 +146,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	return r, nil
 }
 
-// resultOf reads what the script returned.
+// resultOf reads the reply of the script.
 func (l *Limit) resultOf(reply []int64, n int64) Result {
 	r := Result{Allowed: reply[1] == n, Taken: reply[1], stamp: reply[0]}
 	r.RetryAfter = fromMicros(reply[3])
@@ -166,7 +169,7 @@ func (l *Limit) stateOf(reply []int64, rule int) limiter.State {
 	}
 }
 
-// fromMicros returns a time that a script told, at most as long as a limit remembers.
+// fromMicros returns a time in a reply as a duration, at most as long as a limit remembers.
 func fromMicros(us int64) time.Duration {
 	return time.Duration(min(us, maxMemory.Microseconds())) * time.Microsecond
 }
@@ -182,8 +185,8 @@ func (l *Limit) tightest(reply []int64) int {
 	return best
 }
 
-// answerOf returns what to remember of a result. Time is counted from before the call was sent, so a refusal is never
-// remembered for longer than Redis said.
+// answerOf returns the answer to remember for a result. Its time counts from before the call was sent, so a refusal is
+// never remembered for longer than Redis said.
 func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Result, reply []int64) *answer {
 	a := &answer{key: key, rule: r.rule, asked: asked, states: make([]limiter.State, len(l.rules()))}
 	for i := range a.states {
@@ -193,7 +196,7 @@ func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Re
 		return a
 	}
 	wait := r.RetryAfter
-	if a.cost = n; how == someTokens { // it took what there was: a rule has nothing left, for one who wants one either
+	if a.cost = n; how == someTokens { // it took all there was, so a rule has not even one token left
 		a.cost, wait = 1, 0
 		for _, s := range a.states {
 			if s.Remaining == 0 {
@@ -205,7 +208,7 @@ func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Re
 	return a
 }
 
-// giveBack returns n of so many tokens that were taken with stamp, as far as time has not returned them.
+// giveBack returns n of the taken tokens with this stamp, as far as time has not returned them.
 func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64) error {
 	_, err := l.exchange(ctx, key, n, giveBack, stamp, taken)
 	l.memory.forget(key)
@@ -215,11 +218,11 @@ func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64)
 	return err
 }
 
-// errRestless says that Redis named another time whenever it was asked.
-var errRestless = &RedisError{Reason: ReasonScript, Err: errors.New("the clock of Redis does not keep still")}
+// errRestless is the error if Redis names another calendar period in every reply.
+var errRestless = &RedisError{Reason: ReasonScript, Err: errors.New("the clock of Redis moved to another calendar period at each call")}
 
-// exchange runs the script. If the periods of a calendar that it was told are not those around the time of the server, it
-// decides nothing and tells that time, and is run again.
+// exchange runs the script. If the calendar periods in the call do not include the time of the server, the script
+// decides nothing and returns that time, and exchange runs it again.
 func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, stamp, taken int64) ([]int64, error) {
 	keys, script := l.keys(key), l.taking
 	if how == giveBack {

@@ -8,26 +8,29 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A turn is what those who wait for tokens of one key in this process have in common: one of them at a time asks Redis, and
-// they get their turn in the order in which they came.
+// A turn orders the callers of Wait for one key in this process: one at a time asks Redis, in the order of their
+// arrival.
 type turn struct {
-	taken chan struct{} // holds one element while somebody has the turn
+	taken chan struct{} // holds one element while a caller has the turn
 	users int           // guarded by Limit.mu
 }
 
 const (
-	// minSleep keeps one who waits from asking all the time, should Redis say that there will be more at once and not be right.
+	// minSleep is the shortest pause between two calls of a waiting caller, in case Redis promises tokens at once and
+	// is wrong.
 	minSleep = time.Millisecond
-	// lostSleep does when Redis is lost and this process's share is too small: it waits for Redis then.
+	// lostSleep is that pause when Redis is lost and the share of this process is too small: the caller waits for Redis
+	// then.
 	lostSleep = 50 * time.Millisecond
 )
 
-// Wait takes n tokens of a key, and returns when it has them. It returns at once if n can never pass (a
-// *[limiter.CostError]), if ctx would end before there are as many (a *[spillway.Rejection]), or if OnLoss is Closed and
-// Redis gives no answer (also a *[spillway.Rejection]). If ctx ends while it waits, it returns ctx.Err().
+// Wait takes n tokens of a key, and returns when it has them. It returns a *[limiter.CostError] at once if n can never
+// pass. It returns a *[spillway.Rejection] at once if ctx would end too early, or if OnLoss is Closed and Redis does
+// not answer. If ctx ends while it waits, it returns ctx.Err().
 //
-// In one process those who wait for a key are served in the order in which they came, and only the first of them asks Redis.
-// Between processes there is no order, and one who asks for many may be overtaken by those who ask for few.
+// In one process, callers that wait for a key are served in the order of their arrival, and only the first of them asks
+// Redis. Between processes there is no order, and a caller that asks for many tokens may be overtaken by callers that
+// ask for few.
 func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 	if l.conn == nil {
 		return errUnmade
@@ -60,7 +63,7 @@ func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 	}
 }
 
-// sleep waits until r says that there will be more, or returns an error if ctx ends before.
+// sleep waits until r says that there will be more tokens, or returns an error if ctx ends before.
 func (l *Limit) sleep(ctx context.Context, r *Result) error {
 	wait := max(r.RetryAfter, minSleep)
 	if r.Source == FromShare {

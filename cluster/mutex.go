@@ -9,12 +9,12 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 )
 
-// A Mutex lets one holder of a key run at a time, in all processes that share a Redis: it is a [Semaphore] with a Limit of 1, and
-// promises what that promises and no more. It is made by [NewMutex]. All methods may be called concurrently.
-// The zero Mutex denies everything.
+// A Mutex lets one holder of a key run at a time, in all processes that share a Redis. It is a [Semaphore] with a Limit
+// of 1, and gives the same guarantees. It is made by [NewMutex]. All methods may be called concurrently. The zero Mutex
+// denies everything.
 type Mutex struct{ sem *Semaphore }
 
-// semaphore returns what the Mutex is, or the zero Semaphore.
+// semaphore returns the Semaphore of the Mutex, or the zero Semaphore.
 func (m *Mutex) semaphore() *Semaphore {
 	if m.sem == nil {
 		return new(Semaphore)
@@ -22,8 +22,8 @@ func (m *Mutex) semaphore() *Semaphore {
 	return m.sem
 }
 
-// MutexOptions tune a [Mutex]. Client has to be set. The fields mean what they mean in [SemaphoreOptions]; if Name is empty, it
-// is "mutex".
+// MutexOptions tune a [Mutex]. Client is required. The fields mean the same as in [SemaphoreOptions]; if Name is empty,
+// it is "mutex".
 type MutexOptions struct {
 	Client     redis.UniversalClient
 	Name       string
@@ -37,8 +37,7 @@ type MutexOptions struct {
 	Breaker    *breaker.Options
 }
 
-// NewMutex returns a Mutex, and does not touch the network. The error names the option that cannot be right. The caller closes
-// it.
+// NewMutex returns a Mutex without touching the network. The error names the invalid option. The caller closes it.
 func NewMutex(o *MutexOptions) (*Mutex, error) {
 	var opts MutexOptions
 	if o != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// Admit takes the cost of r, of its Key, as [Limit.Take] does. It blocks for a round trip to Redis, and no longer than
-// [LimitOptions.Timeout]; while Redis gives no answer, or refused the key until some time, it does not block. The error is a
-// *[spillway.Rejection], or ctx.Err() if ctx ended first.
+// Admit takes the cost of r from its Key, as [Limit.Take] does. It blocks for a round trip to Redis, and no longer than
+// [LimitOptions.Timeout]. It does not block while the breaker is open, or while a refusal of the key is remembered. The
+// error is a *[spillway.Rejection], or ctx.Err() if ctx ended first.
 func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if l.conn == nil {
 		return 0, errUnmade
@@ -27,7 +27,7 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	}
 	res, err := l.ask(ctx, r.Key, int64(n), allTokens)
 	switch {
-	case errors.Is(err, spillway.ErrRejected): // a stored rule never lets so many pass
+	case errors.Is(err, spillway.ErrRejected): // a stored rule can never admit that many
 		return 0, l.refusals[0].cost(n)
 	case err != nil:
 		return 0, err
@@ -37,7 +37,7 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	return 0, l.rejection(&res)
 }
 
-// rejection returns what to tell one who was refused.
+// rejection returns the rejection for a refused request.
 func (l *Limit) rejection(r *Result) *spillway.Rejection {
 	if r.Source == FromClosed {
 		return l.lost.after(0)
@@ -45,9 +45,9 @@ func (l *Limit) rejection(r *Result) *spillway.Rejection {
 	return l.refusals[r.rule].after(r.RetryAfter)
 }
 
-// Done gives back what r took if it was [spillway.Refused]: with one more call of Redis, which takes no longer than
-// [LimitOptions.Timeout], and is not repeated if it fails. So a Limit stands best behind the policies that refuse often.
-// Otherwise it does nothing: how a request went is none of this limit's business.
+// Done gives the tokens of r back if r was [spillway.Refused]. That is one more call of Redis, which takes no longer
+// than [LimitOptions.Timeout] and is not repeated if it fails. So put a Limit behind the policies that refuse often.
+// Other outcomes do not concern this limit.
 func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome != spillway.Refused || l.conn == nil {
 		return
@@ -55,7 +55,7 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	n := int64(max(r.Cost, 1))
 	switch stamp := int64(t >> ticketShift); Source(t & (1<<ticketShift - 1)) {
 	case FromRedis:
-		_ = l.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, so are n tokens until time returns them
+		_ = l.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, the n tokens are too, until time returns them
 	case FromShare:
 		l.shareBack(r.Key, n, stamp)
 	}
@@ -64,7 +64,7 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 // Queues does nothing: it marks that Admit may block.
 func (l *Limit) Queues() {}
 
-// A Ticket holds the Source that let a request through, and the stamp of that: µs since 1970 take 51 bits.
+// A Ticket holds the Source that admitted a request, and its stamp: µs since 1970 take 51 bits.
 const ticketShift = 3
 
 func ticketOf(r *Result) spillway.Ticket {
@@ -95,7 +95,8 @@ func (l *Limit) quota(now time.Time, r spillway.Request, i int) spillway.Quota {
 	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.Window(), Reset: s.NextIn}
 }
 
-// A RuleQuota tells what one rule of a [Limit] has left, for header fields that tell of each. It is made by [Limit.Quotas].
+// A RuleQuota reports the remaining tokens of one rule of a [Limit], for header fields that name each rule. It is made
+// by [Limit.Quotas].
 type RuleQuota struct {
 	limit *Limit
 	rule  int

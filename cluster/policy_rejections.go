@@ -9,15 +9,15 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// ReasonLost is the reason of a [spillway.Rejection] when Redis gave no answer and the rest was refused: it is the service
-// that lacks something, and not the caller who used up a quota.
+// ReasonLost is the reason of a [spillway.Rejection] when Redis does not answer and the fallback refuses: the service
+// lacks something, and the caller has not used up its limit.
 const ReasonLost = "redis lost"
 
-// rejections are the refusals of one rule: shared by all who are refused, and built when they are first needed.
+// rejections are the refusals of one rule. All refused requests share them, and each is built when it is first needed.
 type rejections struct {
 	policy, reason string
 	over           bool
-	unknown        spillway.Rejection // nobody knows when
+	unknown        spillway.Rejection // without a time to retry
 	tooLarge       spillway.Rejection
 	negative       spillway.Rejection
 	steps          roundup.Steps[spillway.Rejection]
@@ -65,8 +65,8 @@ func (r *rejections) after(wait time.Duration) *spillway.Rejection {
 	return cell.Load()
 }
 
-// costError returns the error of package limiter for a call that can never pass: a limit of that package with the same
-// name and size makes it, so that it wraps what that would.
+// costError returns the error of package limiter for a call that can never pass. A limit of that package with the same
+// name and size makes it, so that it wraps the same error.
 func costError(name string, n int, most int64) error {
 	w, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{
 		Limit: int(min(most, math.MaxInt)), Period: time.Hour, Name: name,

@@ -20,20 +20,21 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A Quota is a rate that holds for all processes together, for each key, and that each process decides about by itself: it
-// leases a part of the rate from Redis for a moment, and renews the lease a few times per second in the background. A decision
-// takes well under a microsecond, and asks nobody.
+// A Quota is a rate per key for all processes together, and each process decides about it locally. It leases a part of
+// the rate from Redis for a moment, and renews the lease a few times per second in the background. A decision takes
+// well under a microsecond and makes no call.
 //
-// Parts are fair: what a process does not want goes to those that want more, and of those none gets more than another (weighted
-// max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost × the
-// number of processes pass in any time d, whatever messages are lost, late or repeated, whichever process dies, and however long
-// Redis is away; while a Redis that lost its memory learns who holds what, newcomers get a twentieth of Rate and Burst on top.
-// OnLoss says what happens when Redis stays silent for longer than a lease lasts. [Quota.SetLimit] changes the rate while it runs.
+// Parts are fair. A process gets at most its demand, and no process that wants more gets less than another (weighted
+// max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost
+// × the number of processes pass in any time d. That holds when messages are lost, late or repeated, when processes
+// die, and however long Redis is away. While a Redis that lost its memory learns the leases, newcomers get a twentieth
+// of Rate and Burst on top. OnLoss decides when Redis stays silent for longer than a lease lasts. [Quota.SetLimit]
+// changes the rate while it runs.
 //
-// Keys that are asked about seldom, and limits of less than two tokens per process and Interval, are not leased: then each
-// request takes its tokens from those that nobody has leased, in Redis, in one round trip, as with a [Limit]. That goes by
-// itself, in both directions. So a Quota is a [spillway.Queuer], whose Admit blocks for up to Timeout at the first requests
-// of a key, but never for a key that is leased.
+// Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
+// takes unleased tokens in Redis, in one round trip, as with a [Limit]. Keys change over by themselves, in both
+// directions. So a Quota is a [spillway.Queuer]: its Admit blocks for up to Timeout at the first requests of a key, but
+// never for a leased key.
 //
 // It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]; the zero Quota denies everything.
 // All methods may be called concurrently.
@@ -42,14 +43,14 @@ type Quota struct {
 	name   string
 	shared bool
 	id     string
-	opts   QuotaOptions // as they were made
-	conn   *conn        // of requests
-	sync   *conn        // of the background
+	opts   QuotaOptions // as given to NewQuota
+	conn   *conn        // for requests
+	sync   *conn        // for the background
 	script *script
 	names  keyNames
 	base   time.Time
 	keys   quotaTable
-	late   *quotaKey // for keys that have no place in the table
+	late   *quotaKey // for keys without a place in the table
 	reject *rejections
 	lost   *rejections
 	nodes  atomic.Int64 // as far as known
@@ -61,48 +62,49 @@ type Quota struct {
 	rounds *leaseLoop
 }
 
-// QuotaOptions tune a [Quota]. Client, Rate and Nodes have to be set; Nodes not if OnLoss is Open or Closed.
+// QuotaOptions tune a [Quota]. Client, Rate and Nodes are required, but not Nodes if OnLoss is Open or Closed.
 type QuotaOptions struct {
-	// Client is the way to Redis: a single server, a failover pair or a cluster. The caller closes it, after the Quota.
+	// Client connects to Redis: a single server, a failover pair or a cluster. The caller closes it, after the Quota.
 	Client redis.UniversalClient
-	// Rate is what all processes together let through of each key. Tokens must be positive.
+	// Rate is the rate of each key for all processes together. Tokens must be positive.
 	Rate limiter.Rate
-	// Burst is how many tokens may pass at once, and the greatest cost that can pass. Each process has a part of it, in
-	// proportion to its part of the rate. What a process cannot use within Burst divided by the rate is lost, so less than
-	// 50 ms worth of tokens costs throughput on busy machines. If Burst is 0, it is Rate.Tokens.
+	// Burst is how many tokens may pass at once, and the greatest cost that can pass. Each process has the same part of
+	// it as of the rate. Tokens that a process cannot use within Burst divided by the rate are lost, so less than 50 ms
+	// worth of tokens costs throughput on busy machines. If Burst is 0, it is Rate.Tokens.
 	Burst int
 	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rate,
 	// Burst, Interval and Term. It may not contain braces or colons. If Name is empty, it is "quota".
 	Name string
-	// Prefix is what all keys in Redis begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
-	// Whole has all requests count together, whatever their Key.
+	// Whole applies one limit to all requests, whatever their Key.
 	Whole bool
-	// Weight is how much this process gets, compared with others, when there is not enough for all. If Weight is 0, it is 1.
+	// Weight is the share of this process, compared with others, when the rate is not enough for all. If Weight is 0,
+	// it is 1.
 	Weight float64
 
 	// Interval is how often a lease is renewed, at least 50 ms and at most 1 min. If Interval is 0, it is 200 ms.
 	Interval time.Duration
 	// Term is how long a lease lasts, at least 3 times the Interval. If Term is 0, it is 3 times the Interval.
 	Term time.Duration
-	// Reclaim is how much longer than its term the lease of a process that vanished stays reserved. With at least Grace, no
-	// process that holds a lease without contact to Redis ever uses what others were given. If Reclaim is 0, it is given to
-	// others when the term is over.
+	// Reclaim is how much longer than its term the lease of a vanished process stays reserved. With at least Grace, a
+	// process that keeps a lease without contact to Redis never uses a part of the rate that others were granted. If
+	// Reclaim is 0, others get it when the term is over.
 	Reclaim time.Duration
 
-	// OnLoss is what decides while Redis gives no answer. If OnLoss is 0, it is HoldLease.
+	// OnLoss decides while Redis does not answer. If OnLoss is 0, it is HoldLease.
 	OnLoss OnLoss
 	// Grace is how long HoldLease keeps the last grant. If Grace is 0, it is 30 s.
 	Grace time.Duration
-	// Nodes is by how many processes the rate is divided to share it, at most 65536, before Redis has told how many there are.
+	// Nodes is the number of processes that divide the rate, at most 65536, until Redis has reported their number.
 	Nodes int
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breakers that keep calls from a Redis that does not answer, as in [LimitOptions]. The one of the background
-	// stays open for no longer than an eighth of the Term.
+	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in [LimitOptions]. The breaker of
+	// the background stays open for at most an eighth of the Term.
 	Breaker *breaker.Options
-	// MaxKeys bounds the keys that are kept, each in some 700 bytes, at most 2^24. Those beyond are decided in Redis, one by
-	// one. If MaxKeys is 0, it is 65536.
+	// MaxKeys is the greatest number of keys that are kept, each in some 700 bytes, at most 2^24. Redis decides further
+	// keys, one request at a time. If MaxKeys is 0, it is 65536.
 	MaxKeys int
 }
 
@@ -114,7 +116,7 @@ const (
 	maxQuotaKeys    = 1 << 24
 )
 
-// NewQuota returns a Quota, and does not ask Redis. The error names the field that cannot be right.
+// NewQuota returns a Quota without asking Redis. The error names the invalid field.
 func NewQuota(o *QuotaOptions) (*Quota, error) {
 	var opts QuotaOptions
 	if o != nil {
@@ -187,7 +189,7 @@ func (o *QuotaOptions) validate() error {
 	return o.validateNames()
 }
 
-// validateNames checks what becomes part of keys and of metrics.
+// validateNames checks the names that become part of keys and of metrics.
 func (o *QuotaOptions) validateNames() error {
 	odd := func(without string) func(rune) bool {
 		return func(c rune) bool { return c < ' ' || c > '~' || strings.ContainsRune(without, c) }
@@ -201,7 +203,7 @@ func (o *QuotaOptions) validateNames() error {
 	return nil
 }
 
-// config returns what the state machines need to know.
+// config returns the figures for the state machines.
 func (o *QuotaOptions) config() lease.Config {
 	loss := map[OnLoss]lease.Loss{HoldLease: lease.Hold, Share: lease.Share, Open: lease.Open, Closed: lease.Closed}
 	return lease.Config{
@@ -211,10 +213,10 @@ func (o *QuotaOptions) config() lease.Config {
 	}
 }
 
-// background returns the options of the way to Redis in the background. There nobody waits, and leases put off their renewals by
-// themselves while they fail. Whoever comes back to a Redis that lost its memory has to be heard there before others are given
-// its lease: so its breaker stays open for an eighth of a term at most. With a call that gets no answer (half a term) and the pause
-// after that (a quarter), it is heard within a term.
+// background returns the options of the background connection. No caller waits there, and leases delay their own
+// renewals while they fail. After a loss of memory, Redis has to hear from the holder of a lease before it grants that
+// lease to others. So this breaker stays open for an eighth of a term at most. With a call that gets no answer (half a
+// term) and the pause after that (a quarter), Redis hears from each process within a term.
 func (o *QuotaOptions) background(timeout time.Duration) connOptions {
 	b := defaultBreaker()
 	if o.Breaker != nil {
@@ -225,18 +227,18 @@ func (o *QuotaOptions) background(timeout time.Duration) connOptions {
 	return connOptions{kind: "Quota", client: o.Client, timeout: timeout, breaker: b}
 }
 
-// newNodeID returns 128 random bits: a process that is started again inherits nothing.
+// newNodeID returns 128 random bits: a restarted process inherits nothing.
 func newNodeID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// Close gives all leases back and ends the goroutine. It takes up to one and a half intervals if Redis does not answer. A
-// Quota that is closed goes on in Redis, one request at a time. Closing twice does nothing.
+// Close returns all leases and ends the goroutine. It takes up to one and a half intervals if Redis does not answer.
+// After that, Redis decides each request of the Quota. Closing twice does nothing.
 func (q *Quota) Close() {
 	q.closed.Do(func() {
-		if q.quit != nil { // not of the zero Quota
+		if q.quit != nil { // nil in the zero Quota
 			close(q.quit)
 		}
 	})
@@ -246,8 +248,8 @@ func (q *Quota) Close() {
 // now returns the time since the quota was made, by the monotonic clock.
 func (q *Quota) now() time.Duration { return time.Since(q.base) }
 
-// at returns the time of a request. A time without a monotonic reading comes from a wall clock, which may be off by hours, or
-// from somebody who made it up: then this process's own clock counts.
+// at returns the time of a request. A time without a monotonic reading comes from a wall clock, which may be off by
+// hours, or is made up. Then the clock of this process counts.
 func (q *Quota) at(t time.Time) time.Duration {
 	if t == t.Round(0) { //nolint:staticcheck // equal only if there is no monotonic reading to strip
 		return q.now()
@@ -255,8 +257,8 @@ func (q *Quota) at(t time.Time) time.Duration {
 	return min(max(t.Sub(q.base), 0), math.MaxInt64>>8)
 }
 
-// A quotaTally counts for all keys together what is not counted for each.
+// A quotaTally counts, for all keys together, the events that are not counted per key.
 type quotaTally struct {
 	direct, lost, syncs, failures stats.Counter
-	offered, refused              stats.Counter // by keys that were forgotten
+	offered, refused              stats.Counter // counts of forgotten keys
 }

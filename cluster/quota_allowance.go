@@ -12,18 +12,18 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// An Allowance gives out a count for each window, such as 100 000 per day and key, and asks Redis for some tokens at once
-// instead of for each: it takes a chunk of a [Limit] and spends that locally. Redis never gives out more than there are, so
-// neither do all processes together, in any window; when Redis loses its memory, a window begins anew, as for the Limit.
+// An Allowance is a count per window and key, such as 100 000 per day, that asks Redis for many tokens at once. It
+// takes a chunk of a [Limit] and spends it locally. Redis never gives out more than the limit, so all processes
+// together never exceed it in any window. When Redis loses its memory, a window begins anew, as for the Limit.
 //
-// A chunk grows with what is spent, and shrinks as the window is used up, down to one token at its end. What a process
-// has not spent within Term it gives back when it next asks, or at [Allowance.Close]: until then others lack it, at most a
-// chunk for each process and key, which a process that dies takes along. It is first come, first served: for fair shares of
-// a rate take a [Quota].
+// A chunk grows with the rate of use, and shrinks as the window is used up, down to one token at its end. A process
+// gives back the tokens that it has not spent within Term when it next asks, or at [Allowance.Close]. Until then others
+// lack them, at most a chunk for each process and key. A process that dies loses its chunk. Requests are served in the
+// order of their arrival: for fair shares of a rate use a [Quota].
 //
-// It is a [spillway.Queuer], since one request in each chunk waits for Redis. Others that come meanwhile take what they need
-// from the Limit themselves; nobody waits for a lock. It is made by [NewAllowance] and owns no goroutine. All methods may be
-// called concurrently. The zero Allowance denies everything.
+// It is a [spillway.Queuer], since one request in each chunk waits for Redis. Requests that arrive meanwhile take their
+// tokens from the Limit themselves, and none waits for a lock. It is made by [NewAllowance] and owns no goroutine. All
+// methods may be called concurrently. The zero Allowance denies everything.
 type Allowance struct {
 	limit *Limit
 	chunk int64
@@ -37,23 +37,23 @@ type Allowance struct {
 	keys   map[string]*chunk // guarded by mu
 }
 
-// AllowanceOptions tune an [Allowance]. Limit and Nodes have to be set.
+// AllowanceOptions tune an [Allowance]. Limit and Nodes are required.
 type AllowanceOptions struct {
-	// Limit is where the tokens come from. It has one Rule, a [FixedWindow].
+	// Limit is the source of the tokens. It has one Rule, a [FixedWindow].
 	Limit *Limit
-	// Nodes is how many processes share the Limit, at most 65536: a chunk is at most a part of what is left, so that nobody takes
-	// it all.
+	// Nodes is the number of processes that share the Limit, at most 65536: a chunk is at most a part of the remaining
+	// tokens, so that no process takes all of them.
 	Nodes int
-	// Chunk is the most tokens that are fetched at once. If Chunk is 0, it is 1024.
+	// Chunk is the greatest number of tokens fetched at once. If Chunk is 0, it is 1024.
 	Chunk int
-	// Term is how long a process keeps what it has fetched, at least 10 ms and at most 1 h. If Term is 0, it is 10 s.
+	// Term is how long a process keeps fetched tokens, at least 10 ms and at most 1 h. If Term is 0, it is 10 s.
 	Term time.Duration
-	// MaxKeys bounds the keys that are kept, each in some 150 bytes, at most 2^24. Requests of others go to the Limit one by
-	// one. If MaxKeys is 0, it is 65536.
+	// MaxKeys is the greatest number of keys that are kept, each in some 150 bytes, at most 2^24. Requests of further
+	// keys go to the Limit one by one. If MaxKeys is 0, it is 65536.
 	MaxKeys int
 }
 
-// NewAllowance returns an Allowance, and does not ask Redis. The error names the field that cannot be right.
+// NewAllowance returns an Allowance without asking Redis. The error names the invalid field.
 func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 	var opts AllowanceOptions
 	if o != nil {
@@ -81,7 +81,7 @@ func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 	}, nil
 }
 
-// Admit takes the cost of r, of its Key: from the chunk, without blocking, or else from Redis, as [Limit.Admit] does.
+// Admit takes the cost of r from its Key: from the chunk, without blocking, or else from Redis, as [Limit.Admit] does.
 func (a *Allowance) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if a.limit == nil {
 		return 0, errUnmade
@@ -109,7 +109,7 @@ func (a *Allowance) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 		_ = a.limit.Refund(ctx, r.Key, &res, int(res.Taken)) // as above
 		return 0, a.limit.rejection(&res)
 	}
-	if res.Source != FromRedis { // what decides instead is asked for each request
+	if res.Source != FromRedis { // the fallback decides about each request
 		_ = a.limit.Refund(ctx, r.Key, &res, int(res.Taken-n)) // never fails here
 		return ticketOf(&res), nil
 	}
@@ -149,8 +149,8 @@ func (a *Allowance) find(key string) *chunk {
 	return c
 }
 
-// Done gives back what r took if it was [spillway.Refused]: to the chunk from which it came, or with a call of Redis to the window in
-// which it was taken, if that has not ended.
+// Done gives the tokens of r back if r was [spillway.Refused]: to their chunk, or with a call of Redis to their window,
+// if that has not ended.
 func (a *Allowance) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome != spillway.Refused || a.limit == nil {
 		return
@@ -168,7 +168,7 @@ func (a *Allowance) Done(r spillway.Request, t spillway.Ticket, res spillway.Res
 	}
 }
 
-// batch returns what was fetched last of a key, or nil.
+// batch returns the last fetched tokens of a key, or nil.
 func (a *Allowance) batch(key string) *batch {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -193,8 +193,9 @@ func (a *Allowance) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	return q
 }
 
-// Sweep gives back tokens that were fetched and not spent in time, and forgets those keys. A process with many keys should call it
-// now and then. It stops when ctx ends. The error says how many tokens were not given back; others lack them until their windows end.
+// Sweep gives back fetched tokens that were not spent in time, and forgets their keys. A process with many keys should
+// call it now and then. It stops when ctx ends. The error counts the tokens that were not given back; others lack them
+// until their windows end.
 func (a *Allowance) Sweep(ctx context.Context) error {
 	if a.limit == nil {
 		return nil
@@ -202,8 +203,8 @@ func (a *Allowance) Sweep(ctx context.Context) error {
 	return a.sweep(ctx, int64(time.Since(a.base)))
 }
 
-// Close gives back all tokens that were fetched and not spent, in pipelines. The error says how many it could not, and why. Requests
-// that come later go to the Limit one by one. Closing twice is harmless.
+// Close gives back all fetched tokens that were not spent, in pipelines. The error counts those that it could not give
+// back, and says why. Later requests go to the Limit one by one. Closing twice is harmless.
 func (a *Allowance) Close() error {
 	if a.limit == nil {
 		return nil

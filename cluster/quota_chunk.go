@@ -9,34 +9,34 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A chunk is what a process keeps of a key.
+// A chunk is the local state of a key.
 type chunk struct {
 	now      atomic.Pointer[batch] // fetched last; nil if none was
-	fetching atomic.Bool           // somebody asks
+	fetching atomic.Bool           // a request is asking Redis
 
-	// Owned by the one that has set fetching.
+	// Owned by the request that has set fetching.
 	size    int64 // to fetch next
 	fetched int64 // ns since base
 }
 
 // A batch is tokens that were fetched together, of one window.
 type batch struct {
-	left  atomic.Int64 // negative when they have been given back
-	until int64        // ns since base when they are to be given back
+	left  atomic.Int64 // negative after they have been given back
+	until int64        // ns since base; then they are given back
 	stamp int64        // of Redis
 }
 
-// givenBack is what is left of a batch that takes no tokens any more.
+// givenBack is the count of a batch that takes no tokens any more.
 const givenBack = math.MinInt64
 
-// fromBatch marks the ticket of a request that took its tokens from a batch, with the stamp of that, so that they never go to a
-// batch of another window.
+// fromBatch marks the ticket of a request that took its tokens from a batch. The ticket also holds the stamp of the
+// batch, so that the tokens never go to a batch of another window.
 const fromBatch = 1<<ticketShift - 1
 
-// ticket returns that of a request that took tokens of the batch.
+// ticket returns the ticket of a request that took tokens of the batch.
 func (b *batch) ticket() spillway.Ticket { return spillway.Ticket(b.stamp)<<ticketShift | fromBatch }
 
-// take takes n tokens of a batch that is still good.
+// take takes n tokens of a batch that is still valid.
 func (b *batch) take(now, n int64) bool {
 	for now < b.until {
 		left := b.left.Load()
@@ -50,7 +50,7 @@ func (b *batch) take(now, n int64) bool {
 	return false
 }
 
-// add returns n tokens to a batch, unless that has been given back.
+// add returns n tokens to a batch, unless the batch has been given back.
 func (b *batch) add(n int64) bool {
 	for {
 		left := b.left.Load()
@@ -63,7 +63,7 @@ func (b *batch) add(n int64) bool {
 	}
 }
 
-// close ends the batch, and returns how many tokens are to be given back. The caller has set fetching.
+// close ends the batch, and returns the number of tokens to give back. The caller has set fetching.
 func (c *chunk) close() (int64, *batch) {
 	b := c.now.Load()
 	if b == nil {
@@ -83,7 +83,8 @@ func (c *chunk) next(now, n, most int64, term time.Duration) int64 {
 	return c.size
 }
 
-// fill enters what was fetched, but for n. It is good until the window ends, by a clock that may run 2 % slow, and for a term.
+// fill stores the fetched tokens, except n. They are valid until the window ends, by a clock that may run 2 % slow, and
+// for a term at most.
 func (c *chunk) fill(asked, n int64, r *Result, a *Allowance) *batch {
 	c.size = max(min(c.size, r.Remaining/(4*a.nodes)), 1)
 	c.fetched = asked

@@ -13,33 +13,33 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/lease"
 )
 
-// A quotaKey is what a process keeps of one key.
+// A quotaKey is the local state of one key.
 type quotaKey struct {
 	node    *lease.Node
 	local   atomic.Bool  // decisions are made by node.Bucket
-	_       [64]byte     // what every decision writes stays out of the cache line of what it reads
+	_       [64]byte     // keeps fields that decisions write out of the cache line of those that they read
 	offered atomic.Int64 // tokens asked for
 	_       [56]byte
 	refused atomic.Int64 // tokens refused
 	direct  atomic.Int64 // requests that asked Redis
 	dry     atomic.Bool  // Redis refused one of them lately
-	left    atomic.Int64 // tokens that Redis had left at last
+	left    atomic.Int64 // tokens left in Redis at the last call
 	view    atomic.Pointer[leaseView]
 	names   []string // of the table and the marker in Redis
 
 	// Owned by the loop.
 	key      string
-	set      *quotaLimit   // that the node goes by
+	set      *quotaLimit   // in force for the node
 	look     time.Duration // when to look at it
 	place    int           // in the heap; -1 if it is in none
 	counted  int64         // offered up to the last look
-	usedAt   time.Duration // when it was last seen to be asked about
-	lowSince time.Duration // since when it is not worth a lease
+	usedAt   time.Duration // when it was last seen in use
+	lowSince time.Duration // since when it has not been worth a lease
 	rate     float64       // tokens per second at the last look
 	looked   time.Duration
 }
 
-// A leaseView is what others may know of a node.
+// A leaseView is the state of a node that other goroutines may read.
 type leaseView struct {
 	lease.View
 	err error
@@ -58,7 +58,7 @@ type quotaShard struct {
 	_    [56]byte
 	mu   sync.RWMutex
 	keys map[string]*quotaKey // guarded by mu
-	_    [64]byte             // keeps neighbours out of each other's cache line
+	_    [64]byte             // keeps neighbours in separate cache lines
 }
 
 func (t *quotaTable) make(maxKeys int) {
@@ -81,12 +81,12 @@ func (t *quotaTable) find(key string) *quotaKey {
 	defer s.mu.RUnlock()
 	k := s.keys[key]
 	if k != nil {
-		s.last.Store(k) // before forget, which takes it out, can have the lock
+		s.last.Store(k) // before forget, which removes it, can take the lock
 	}
 	return k
 }
 
-// key returns what is kept of a key, or nil if there is no room.
+// key returns the state of a key, or nil if there is no room.
 func (q *Quota) key(key string) *quotaKey {
 	if k := q.known(key); k != nil {
 		return k
@@ -110,7 +110,7 @@ func (q *Quota) key(key string) *quotaKey {
 	return k
 }
 
-// known is key for those that are kept already.
+// known is key for existing keys only.
 func (q *Quota) known(key string) *quotaKey {
 	if q.reject == nil { // the zero Quota
 		return nil
@@ -133,7 +133,7 @@ func (q *Quota) newKey(key string) *quotaKey {
 	return k
 }
 
-// forget removes a key that nobody has asked about for a while.
+// forget removes a key that has not been used for a while.
 func (q *Quota) forget(k *quotaKey) {
 	s := q.keys.shard(k.key)
 	s.mu.Lock()
@@ -174,7 +174,7 @@ func (f *freshKeys) take() []*quotaKey {
 type keyNames struct {
 	table, marker string
 	tags          []int32 // for each slot of a cluster, a number that is kept there
-	perKey        bool    // the marker is kept where the table is
+	perKey        bool    // the marker is in the slot of the table
 }
 
 const clusterSlots = 16384
@@ -190,7 +190,7 @@ func newKeyNames(o *QuotaOptions) keyNames {
 	return n
 }
 
-// of returns the names of the table and of the marker that says whether the server has lost anything.
+// of returns the names of the table and of the marker. The marker tells whether the server has lost its memory.
 func (n *keyNames) of(key string) []string {
 	key = shortKey(key)
 	table := n.table + key + "}:lease"
@@ -203,7 +203,7 @@ func (n *keyNames) of(key string) []string {
 	return []string{table, n.marker}
 }
 
-// tag returns what decides about the slot of a table: what stands between the first brace and the next closing one.
+// tag returns the part that selects the slot of a table: the text between the first brace and the next closing one.
 func (n *keyNames) tag(key string) string {
 	text := n.table[len(n.table)-len(n.name()):] + key
 	for i := range len(text) {

@@ -7,19 +7,19 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A quotaLimit is what a Quota goes by until its limit is changed. It is immutable.
+// A quotaLimit is the limit of a Quota until it is changed. It is immutable.
 type quotaLimit struct {
 	cfg  lease.Config
 	args leaseArgs
 }
 
-// SetLimit changes the rate and the burst of all keys, as far as this process decides it, with the defaults of [QuotaOptions].
-// Leases of this process shrink with the rate at once, and grow with their next renewal, which is asked for at once. Tokens
-// that were taken stay taken. The error names what cannot be right, and then nothing has changed.
+// SetLimit changes the rate and the burst of all keys for this process, with the defaults of [QuotaOptions]. Leases of
+// this process shrink with the rate at once, and grow with their next renewal, which is sent at once. Used tokens stay
+// used. The error names the invalid value, and then nothing has changed.
 //
-// Each process applies its own limit. While they differ, all together let through no more than the greatest allows, and no less
-// than the smallest. The new one holds when the last process has been told, and everybody has its share of it three intervals
-// later. It is not kept in Redis: a process that is started later has what its options say.
+// Each process applies its own limit. While they differ, all together let through at most the greatest and at least the
+// smallest. The new limit holds once the last process has it, and every process has its fair share three intervals
+// later. Redis does not store it: a process that starts later uses its options.
 func (q *Quota) SetLimit(rate limiter.Rate, burst int) error {
 	if q.reject == nil {
 		return errUnmade
@@ -44,7 +44,7 @@ func (q *Quota) setLimit(o *QuotaOptions) *quotaLimit {
 	return set
 }
 
-// config returns what is in force. That of the zero Quota lets nothing pass.
+// config returns the figures in force. Those of the zero Quota admit nothing.
 func (q *Quota) config() *lease.Config {
 	if set := q.limit.Load(); set != nil {
 		return &set.cfg

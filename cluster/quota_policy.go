@@ -10,19 +10,19 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// The ways in which tokens were taken, as tickets: 0 for none that can be given back.
+// The origins of tokens, as tickets: 0 for tokens that cannot be given back.
 const (
 	takenLocally spillway.Ticket = iota + 1
 	takenFromPool
 	takenAlone
 )
 
-// promptly is after how many requests to Redis a key is looked at without delay, and not when its turn comes.
+// promptly is the number of requests to Redis after which the loop looks at a key at once.
 const promptly = 4
 
-// Admit takes the cost of r, of its Key. For a key that is leased it neither blocks nor allocates. For another it blocks for
-// a round trip to Redis, and no longer than [QuotaOptions.Timeout]. The error is a *[spillway.Rejection], or ctx.Err() if ctx
-// ended first.
+// Admit takes the cost of r from its Key. It neither blocks nor allocates for a leased key. For another key it blocks
+// for a round trip to Redis, and no longer than [QuotaOptions.Timeout]. The error is a *[spillway.Rejection], or
+// ctx.Err() if ctx ended first.
 func (q *Quota) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	n := int64(r.Cost)
 	if n == 0 {
@@ -51,9 +51,9 @@ func (q *Quota) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 // An answer is a decision.
 type quotaAnswer struct {
 	decided, ok bool
-	wait        time.Duration // negative if nobody knows
-	from        lease.Source  // FromNone if it was Redis
-	err         error         // why it was not
+	wait        time.Duration // negative if unknown
+	from        lease.Source  // FromNone if Redis decided
+	err         error         // why Redis did not
 }
 
 // local decides by the lease, if there is one.
@@ -63,7 +63,7 @@ func (q *Quota) local(key string, now time.Duration, n int64) (quotaAnswer, spil
 		return quotaAnswer{}, 0
 	}
 	ok, wait, from := k.node.Bucket.Take(now, n)
-	if from == lease.FromNone { // the lease was given back just now
+	if from == lease.FromNone { // the lease has just been released
 		return quotaAnswer{}, 0
 	}
 	k.offered.Add(n)
@@ -73,7 +73,7 @@ func (q *Quota) local(key string, now time.Duration, n int64) (quotaAnswer, spil
 	return quotaAnswer{decided: true, ok: ok, wait: wait, from: from}, takenLocally
 }
 
-// ask takes from those tokens in Redis that nobody has leased.
+// ask takes unleased tokens in Redis.
 func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64) (quotaAnswer, spillway.Ticket, error) {
 	k := q.key(key)
 	names := q.namesOf(k, key)
@@ -99,7 +99,7 @@ func (q *Quota) ask(ctx context.Context, key string, now time.Duration, n int64)
 		return a, ticket, nil
 	}
 	k.left.Store(t.left)
-	if !t.learning { // a table that is still learning has not heard of all
+	if !t.learning { // a table that is still learning does not know all nodes
 		q.nodes.Store(int64(max(t.nodes, 1)))
 	}
 	if !t.taken {
@@ -126,8 +126,9 @@ func (q *Quota) refusal(a *quotaAnswer) *spillway.Rejection {
 	return q.reject.after(a.wait)
 }
 
-// Done gives back what r took if it was [spillway.Refused]: locally, or with one more call of Redis if Redis had decided, which
-// takes no longer than [QuotaOptions.Timeout] and is not repeated. Otherwise it does nothing.
+// Done gives the tokens of r back if r was [spillway.Refused]: locally, or with one more call of Redis if Redis had
+// decided. That call takes no longer than [QuotaOptions.Timeout] and is not repeated. For other outcomes it does
+// nothing.
 func (q *Quota) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome != spillway.Refused || q.reject == nil {
 		return
@@ -160,9 +161,9 @@ func (q *Quota) namesOf(k *quotaKey, key string) []string {
 // Queues does nothing: it marks that Admit may block.
 func (q *Quota) Queues() {}
 
-// Take takes n tokens of a key, or none. That there are not enough is no error, and neither is it that Redis gave no answer:
-// the Result says who decided. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err(). It blocks
-// as Admit does. Taking 0 is always allowed.
+// Take takes n tokens of a key, or none. Neither a shortage of tokens nor a Redis outage is an error; see
+// Result.Source. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err(). It blocks as
+// Admit does. Taking 0 is always allowed.
 func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
 	out := Result{State: limiter.State{Limit: q.burst()}, Rule: q.name}
 	if q.reject == nil {

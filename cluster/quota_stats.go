@@ -5,14 +5,14 @@ import "time"
 // QuotaStats is a snapshot of a [Quota].
 type QuotaStats struct {
 	Name     string
-	Keys     int64 // that are kept now
-	Leased   int64 // of these, those that are decided locally
+	Keys     int64 // keys that are kept now
+	Leased   int64 // keys that are decided locally
 	Admitted int64 // tokens let through
 	Refused  int64 // tokens refused
 	Asked    int64 // requests that asked Redis
-	Lost     int64 // of these, those that got no answer and were decided without Redis
+	Lost     int64 // requests decided without Redis because it did not answer
 	Syncs    int64 // renewals of leases
-	Failures int64 // of these, those that got no answer in time
+	Failures int64 // renewals without an answer in time
 	Nodes    int64 // processes that share the limit, as far as known
 }
 
@@ -46,15 +46,15 @@ func (q *Quota) Stats() QuotaStats {
 	return st
 }
 
-// KeyStats is what a [Quota] knows of one key.
+// KeyStats is the state of one key of a [Quota].
 type KeyStats struct {
 	Source   Source        // who decides now: FromRedis if there is no lease
-	Grant    float64       // tokens per second that this process may let through
-	Want     float64       // tokens per second that it asked for
+	Grant    float64       // tokens per second granted to this process
+	Want     float64       // tokens per second that it wants
 	Nodes    int           // processes that share the limit of the key
-	Hungry   bool          // all together want more than there is
-	Epoch    string        // changes when Redis has lost what it knew
-	Age      time.Duration // since the last renewal that was asked for
+	Hungry   bool          // the total demand exceeds the rate
+	Epoch    string        // changes when Redis has lost its memory
+	Age      time.Duration // since the last renewal was sent
 	Admitted int64         // tokens let through
 	Refused  int64         // tokens refused
 	Err      error         // why the last renewal failed, or nil

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
 	_ "embed"
 	"encoding/hex"
 	"strings"

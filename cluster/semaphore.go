@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// What a [Semaphore] and a [Mutex] answer besides a [RedisError].
+// Errors of a [Semaphore] and a [Mutex], besides a [RedisError].
 var (
 	// ErrLeaseLost says that a lease ended before it was given back: Redis was away for too long, lost its memory, or this
 	// process stood still. It is the cause of the end of [Held.Context].
@@ -25,27 +25,27 @@ var (
 	ErrClosed = errors.New("cluster: closed")
 )
 
-// A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. A permit is a lease: the
-// Semaphore renews it at a third of its TTL, and if it cannot, it ends [Held.Context] before Redis gives the permit to
-// somebody else. A holder that dies gives its permit back by not renewing it.
+// A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. A permit is a
+// lease. The Semaphore renews it after a third of its TTL. If it cannot, it ends [Held.Context] before Redis gives the
+// permit to another holder. The permit of a holder that dies expires.
 //
-// A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running; after a loss of memory, a
-// failover, or while a holder stands still, there are more than Limit for a while. Where more may never touch something, have
-// that thing check [Held.Fence].
+// A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running. After a loss of
+// memory, after a failover, or while a holder stands still, there are more than Limit for a while. If more must never
+// write to something, let it check [Held.Fence].
 //
-// Callers that wait are served in the order in which Redis heard of them, with three exceptions. With k permits free, the first
-// k in the queue may take them in any order. A caller that does not answer for four times Poll when its turn has come, such as one
-// in a process that was stopped, loses its place; until then a permit may lie idle for it. And a loss of Redis's memory loses the
-// order too.
+// Waiting callers are served in the order in which Redis received their requests, with three exceptions. With k permits
+// free, the first k in the queue may take them in any order. A caller that does not answer for four times Poll when its
+// turn has come, for example in a stopped process, loses its place; until then a permit may lie idle for it. And a loss
+// of Redis's memory loses the order, too.
 //
-// As a [spillway.Policy] it is a cap on how many requests of a key run at once, whatever they cost; see [Semaphore.Admit].
+// As a [spillway.Policy] it caps how many requests of a key run at once, whatever their cost; see [Semaphore.Admit].
 //
-// It is made by [NewSemaphore] and owns two goroutines, and a third once somebody has waited, until [Semaphore.Close]. All
-// methods may be called concurrently. The zero Semaphore denies everything.
+// It is made by [NewSemaphore]. It owns two goroutines, and a third once a caller has waited, until [Semaphore.Close].
+// All methods may be called concurrently. The zero Semaphore denies everything.
 type Semaphore struct {
 	name              string
 	base, channel     string // of the keys, and of the channels of nodes
-	node              string // 128 random bits: who this is
+	node              string // 128 random bits that identify this Semaphore
 	ttl, guard        time.Duration
 	poll              time.Duration
 	maxWaiting        int
@@ -53,12 +53,12 @@ type Semaphore struct {
 	onLoss            OnLoss
 	limit             atomic.Int64
 	conn              *conn
-	renewals          *conn // of its own, so that callers who want permits hold up nobody who has one
+	renewals          *conn // separate, so that callers that want permits do not delay the renewals of holders
 	scripts           *semScripts
 	loss, held, queue *spillway.Rejection
 	wait              *spillway.Rejection
 
-	ctx    context.Context //nolint:containedctx // of what goes on in the background, until Close
+	ctx    context.Context //nolint:containedctx // of the background work, until Close
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	stop   chan struct{}  // closed when Close begins
@@ -70,36 +70,36 @@ type Semaphore struct {
 
 	mu      sync.Mutex
 	closed  bool
-	heard   bool                     // somebody listens
+	heard   bool                     // a goroutine listens
 	permits map[uint64]*semPermit    // by serial
 	waiters map[string]chan struct{} // by token
 	back    []semReturn              // on their way to Redis
-	going   int                      // taken from back, and not answered yet
-	wake    chan struct{}            // there is something in back
+	going   int                      // taken from back and not yet answered
+	wake    chan struct{}            // back is not empty
 }
 
-// SemaphoreStats is a snapshot of what one [Semaphore] has seen, which is one process's part. [Semaphore.Peek] asks Redis.
+// SemaphoreStats is a snapshot of one [Semaphore], which is one process's part. [Semaphore.Peek] asks Redis.
 type SemaphoreStats struct {
 	Name      string
 	Limit     int64
 	Held      int   // permits held by this process
 	Waiting   int   // calls of Acquire that wait in this process
-	Returning int   // permits given back that Redis has not heard of yet
-	Listening bool  // somebody is woken by messages; otherwise those who wait poll
-	Acquired  int64 // permits got
-	Refused   int64 // answers that there is no room
+	Returning int   // released permits that Redis does not know of yet
+	Listening bool  // messages wake waiting callers; otherwise they poll
+	Acquired  int64 // permits acquired
+	Refused   int64 // answers without a permit, because the limit was reached
 	Lost      int64 // leases that ended before they were given back
 	Unknown   int64 // calls that Redis did not answer
-	Open      int64 // requests let in without a permit, since OnLoss is Open
-	Dropped   int64 // permits that come back by their TTL alone, since Redis could not be told
+	Open      int64 // requests admitted without a permit, because OnLoss is Open
+	Dropped   int64 // permits that return only by their TTL, because their release did not reach Redis
 }
 
 type semCounts struct {
 	acquired, refused, lost, unknown, open, dropped stats.Counter
 }
 
-// NewSemaphore returns a Semaphore, and does not touch the network. The error names the option that cannot be right. The
-// caller closes it.
+// NewSemaphore returns a Semaphore without touching the network. The error names the invalid option. The caller closes
+// it.
 func NewSemaphore(o *SemaphoreOptions) (*Semaphore, error) {
 	return newSemaphore("Semaphore", "sem", o)
 }
@@ -144,7 +144,8 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	return s, nil
 }
 
-// escapeTag keeps what the user calls things from ending the hash tag of a key early, and names from running into keys.
+// escapeTag escapes a name or key of the user, so that it cannot end the hash tag of a key early, and a name cannot run
+// into a key.
 func escapeTag(text string, name bool) string {
 	if !strings.ContainsAny(text, "%{}:") {
 		return text
@@ -156,9 +157,9 @@ func escapeTag(text string, name bool) string {
 	return text
 }
 
-// SetLimit changes how many may hold a permit at once, as far as this process decides it. It does not wait: after a decrease
-// those who hold one go on, and nobody new is let in until there is room. The error says that limit cannot be right, and
-// then nothing has changed.
+// SetLimit changes how many may hold a permit at once, as far as this process decides it. It does not wait. After a
+// decrease, holders keep their permits, and no caller gets a new one until there is room. The error says that limit is
+// invalid, and then nothing has changed.
 func (s *Semaphore) SetLimit(limit int) error {
 	if s.conn == nil {
 		return errUnmade
@@ -184,15 +185,15 @@ func (s *Semaphore) Stats() SemaphoreStats {
 	}
 }
 
-// token returns what Redis shall know one attempt by.
+// token returns the name of one attempt in Redis.
 func (s *Semaphore) token() (uint64, string) {
 	n := s.serial.Add(1)
 	return n, s.node + strconv.FormatUint(n, 36)
 }
 
-// Close ends the context of every permit, gives all of them back and ends the goroutines. It takes no longer than a few calls
-// of Redis may, and what Redis could not be told comes back after the TTL. Calls that wait return [ErrClosed], as do later
-// ones. Closing twice is harmless.
+// Close ends the context of every permit, releases all of them and ends the goroutines. It takes no longer than a few
+// calls of Redis. Permits whose release does not reach Redis expire after the TTL. Waiting and later calls return
+// [ErrClosed]. Closing twice is harmless.
 func (s *Semaphore) Close() error {
 	if s.conn == nil {
 		return nil
@@ -211,13 +212,13 @@ func (s *Semaphore) Close() error {
 		p.end(ErrClosed)
 		s.giveBack(p.handBack())
 	}
-	s.calls.Wait() // they may have something to give back
+	s.calls.Wait() // they may have permits to give back
 	s.cancel()
 	s.done.Wait()
 	return nil
 }
 
-// enter begins a call that Close waits for, and reports whether it may go on.
+// enter begins a call that Close waits for, and reports whether it may continue.
 func (s *Semaphore) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TryAcquire returns a permit of a key if there is one, within one call of Redis: the caller releases it. If all are held, or
-// others wait for those that are not, the error is a *[spillway.Rejection] with the reason limiter.ReasonLimit. A *[RedisError] says that
-// Redis gave no answer; a permit that it may have granted goes back by itself.
+// TryAcquire returns a permit of a key if there is one, within one call of Redis. The caller releases it. If all are
+// held, or other callers wait for the free ones, the error is a *[spillway.Rejection] with the reason
+// limiter.ReasonLimit. A *[RedisError] says that Redis did not answer; a permit that it may have granted goes back by
+// itself.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Held, error) {
 	p, err := s.try(ctx, ctx, key)
 	if err != nil {
@@ -41,10 +42,10 @@ func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, er
 	return s.adopt(parent, serial, key, token, a.fence, sent, false)
 }
 
-// Acquire waits until there is a permit of a key, and returns it: the caller releases it. If MaxWaiting others wait, the error
-// is a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx ends first,
-// the error is ctx.Err(). The place in the queue is given up then. A *[RedisError] says that Redis gave no answer: at once at
-// first, and for a caller that waits when its place in the queue has lapsed.
+// Acquire waits for a permit of a key, and returns it. The caller releases it. If MaxWaiting others wait, the error is
+// a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx
+// ends first, the error is ctx.Err(), and the call gives up its place in the queue. A *[RedisError] says that Redis did
+// not answer. A new call returns it at once; a waiting call returns it when its place in the queue has lapsed.
 //
 // As ctx is the parent of [Held.Context] too, a deadline of ctx bounds the wait and the work together. To bound the wait alone,
 // use MaxWait.
@@ -87,18 +88,18 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
 	}
 }
 
-// A semWait is one that waits.
+// A semWait is a waiting call.
 type semWait struct {
 	s      *Semaphore
 	woken  <-chan struct{}
-	heard  time.Time     // when the call was sent that gave or kept the place in the queue; zero without one
+	heard  time.Time     // when the call that gave or kept the place in the queue was sent; zero without a place
 	lasts  time.Duration // how long that place lasts
-	poll   time.Duration // how often Redis expects to hear of it
+	poll   time.Duration // how often Redis expects a call
 	until  time.Time     // when it gives up; zero if never
 	unsure bool          // a call was not answered
 }
 
-// bears reports whether one who waits goes on in spite of an error.
+// bears reports whether a waiting call continues in spite of an error.
 func (w *semWait) bears(err error, sent time.Time) bool {
 	w.unsure = true
 	bears := errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.lasts
@@ -136,15 +137,17 @@ func (w *semWait) sleep(ctx context.Context, a semAnswer) error {
 	return nil
 }
 
-// Places in the queue that add one Poll to the time between two calls of one who waits, and by how much that grows at most. So
-// many who wait do not keep Redis busy: those at the head ask often, and the others are woken when they get there.
+// So many places in the queue add one Poll to the time between two calls of a waiting caller, and this is the most that
+// they add. So many waiting callers do not keep Redis busy: those at the head ask often, and the others are woken when
+// they get there.
 const (
 	placesPerPoll = 8
 	maxPollFactor = 16
 	maxPatience   = 50 * time.Second // the script grants a minute
 )
 
-// pollAt returns how often one at a place in the queue asks, from its next call on. Without messages it is always Poll.
+// pollAt returns how often the caller at a place in the queue asks, from its next call on. Without messages it is
+// always Poll.
 func (s *Semaphore) pollAt(place int64) time.Duration {
 	if !s.listening.Load() {
 		return s.poll
@@ -153,7 +156,7 @@ func (s *Semaphore) pollAt(place int64) time.Duration {
 	return max(min(poll, maxPatience/4), s.poll)
 }
 
-// deadline returns when one who begins to wait now gives up.
+// deadline returns when a call that begins to wait now gives up.
 func (s *Semaphore) deadline() time.Time {
 	if s.maxWait == 0 {
 		return time.Time{}
@@ -161,7 +164,7 @@ func (s *Semaphore) deadline() time.Time {
 	return time.Now().Add(s.maxWait)
 }
 
-// abandon has Redis forget a token of which it may know, now or when a call arrives that was sent before.
+// abandon makes Redis forget a token that it may know, now or when an earlier call arrives late.
 func (s *Semaphore) abandon(key, token string, sent time.Time, err error) {
 	if errors.Is(err, ErrRedis) {
 		s.counts.unknown.Add(1)

@@ -10,32 +10,34 @@ import (
 )
 
 const (
-	maxReturning = 1 << 16 // permits on their way back; what exceeds it comes back by its TTL
+	maxReturning = 1 << 16 // permits on their way back; more than that expire by their TTL
 	tokensEach   = 100     // tokens in a command
 	pipelined    = 128     // commands in a call: some 5 ms of Redis
 	lanes        = 8       // calls at a time, which matters where Redis is far away
 
-	// A renewal may take a part of the TTL, or Timeout if that is longer: no caller waits for it, and pipelines of many keys queue in
-	// Redis. There is time for three that get no answer. More than 2 s is of no use where an answer is lost.
+	// A renewal may take a part of the TTL, or Timeout if that is longer: no caller waits for it, and pipelines of many
+	// keys queue in Redis. There is time for three renewals without an answer. More than 2 s does not help if an answer
+	// is lost.
 	renewTries = 6
 	maxRenewal = 2 * time.Second
 )
 
-// A semReturn is a token to give back, unless the time is over after which Redis forgets it by itself.
+// A semReturn is a token to give back, until the time at which Redis forgets it by itself.
 type semReturn struct {
 	key, token string
 	bury       bool
 	until      time.Time
 }
 
-// A semGroup is what tokens have in common that one command can give back.
+// A semGroup is the common part of tokens that one command can give back.
 type semGroup struct {
 	key  string
 	bury bool
 }
 
-// callersShare returns how many calls of a Semaphore other than renewals go on at the same time: three quarters of the connections of
-// the client. The others are left to renewals. Where the client has a pool for each of many servers, it is [maxFlights].
+// callersShare returns how many calls of a Semaphore other than renewals may be in flight: three quarters of the
+// connections of the client. The others are reserved for renewals. If the client has a pool for each of many servers,
+// it is [maxFlights].
 func callersShare(client redis.UniversalClient) int {
 	if c, ok := client.(*redis.Client); ok {
 		return min(max(c.Options().PoolSize*3/4, 1), maxFlights)
@@ -43,7 +45,7 @@ func callersShare(client redis.UniversalClient) int {
 	return maxFlights
 }
 
-// renewLoop renews what is due, until Close.
+// renewLoop renews leases when they are due, until Close.
 func (s *Semaphore) renewLoop() {
 	beat := time.NewTicker(s.ttl / 24)
 	defer beat.Stop()
@@ -57,7 +59,7 @@ func (s *Semaphore) renewLoop() {
 	}
 }
 
-// renewDue renews the leases that are due, and returns when Redis has answered or has not.
+// renewDue renews the leases that are due, and returns when the calls have ended, with an answer or without.
 func (s *Semaphore) renewDue(now time.Time) {
 	due := map[string][]*semPermit{}
 	s.mu.Lock()
@@ -80,7 +82,7 @@ func (s *Semaphore) renewDue(now time.Time) {
 	run.wait()
 }
 
-// A semRenewal is permits that one command can renew.
+// A semRenewal is a group of permits that one command can renew.
 type semRenewal struct {
 	key     string
 	permits []*semPermit
@@ -114,7 +116,7 @@ func (s *Semaphore) renewSome(renewals []semRenewal) {
 	}
 }
 
-// giveBack has a permit given back in the background. It never waits.
+// giveBack releases a permit in the background. It never waits.
 func (s *Semaphore) giveBack(r semReturn) {
 	s.mu.Lock()
 	fits := len(s.back) < maxReturning
@@ -132,7 +134,7 @@ func (s *Semaphore) giveBack(r semReturn) {
 	}
 }
 
-// returnLoop gives back what there is to give back, until Close, and once more then.
+// returnLoop releases permits until Close, and a last time then.
 func (s *Semaphore) returnLoop() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
@@ -154,7 +156,7 @@ func (s *Semaphore) returnLoop() {
 	}
 }
 
-// returnAll tells Redis of what is given back, and returns of how much it could not be told. That is tried again later.
+// returnAll sends the queued releases to Redis, and returns how many did not reach it. These are retried later.
 func (s *Semaphore) returnAll(ctx context.Context) int {
 	s.mu.Lock()
 	back := s.back
@@ -187,7 +189,7 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 	return len(s.back)
 }
 
-// A semReturns is tokens that one command can give back.
+// A semReturns is a group of tokens that one command can give back.
 type semReturns struct {
 	semGroup
 	some []semReturn
@@ -214,7 +216,7 @@ func (s *Semaphore) returnSome(ctx context.Context, returns []semReturns) {
 	}
 }
 
-// parts yields a slice in parts of at most so many.
+// parts yields a slice in parts of limited length.
 func parts[T any](all []T, most int) func(yield func([]T) bool) {
 	return func(yield func([]T) bool) {
 		for len(all) > 0 {

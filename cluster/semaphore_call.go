@@ -29,8 +29,8 @@ var semaphorePeekLua string
 // semScripts are the scripts of a semaphore.
 type semScripts struct{ acquire, renew, release, peek *script }
 
-// newSemScripts returns the scripts with a clock that defines now. Those that tell others publish on channels that begin with
-// channel.
+// newSemScripts returns the scripts with a clock that defines now. The scripts that wake callers publish on channels
+// that begin with channel.
 func newSemScripts(clock, channel string) *semScripts {
 	sweep := semaphoreLua + fmt.Sprintf("\nlocal channel = %q\n", channel) + semaphoreSweepLua
 	return &semScripts{
@@ -41,13 +41,13 @@ func newSemScripts(clock, channel string) *semScripts {
 	}
 }
 
-// keys returns the keys of Redis, all in one slot, for what the caller calls key.
+// keys returns the Redis keys of the caller's key, all in one slot.
 func (s *Semaphore) keys(key string) []string {
 	base := s.base + escapeTag(shortKey(key), false) + "}:"
 	return []string{base + "holders", base + "facts", base + "queue", base + "patience", base + "numbers", base + "dead"}
 }
 
-// A semAnswer is what Redis says to one who wants a permit.
+// A semAnswer is the reply of Redis to a request for a permit.
 type semAnswer struct {
 	granted, full bool
 	fence         int64
@@ -55,10 +55,10 @@ type semAnswer struct {
 	place         int64         // in the queue, from 1
 }
 
-// errBuried says that a token was given up.
+// errBuried is the error of a token that was given up.
 var errBuried = errors.New("token was given up")
 
-// ask asks for a permit once. If patience is not 0, it takes a place in the queue, or keeps it, for that long.
+// ask asks for a permit once. If patience is not 0, the call takes a place in the queue, or keeps it, for that long.
 func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Duration) (semAnswer, error) {
 	got, err := s.conn.run(ctx, s.scripts.acquire, s.keys(key),
 		token, s.limit.Load(), s.ttl.Microseconds(), patience.Microseconds(), s.maxWaiting, s.patience(s.poll).Microseconds())
@@ -83,16 +83,16 @@ func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Du
 	return semAnswer{}, &RedisError{Reason: ReasonScript, Err: errBuried}
 }
 
-// patience is for how long a place in the queue lasts without word from one who asks so often.
+// patience is how long a place in the queue lasts for a caller that asks every poll, without another call.
 func (s *Semaphore) patience(poll time.Duration) time.Duration { return 4*poll + s.conn.timeout }
 
-// renewal returns the command that asks for another TTL for tokens of one key. Its reply has 1 for each that goes on.
+// renewal returns the command that asks for another TTL for tokens of one key. Its reply has 1 for each renewed token.
 func (s *Semaphore) renewal(key string, tokens []string) []any {
 	return s.scripts.renew.command(s.keys(key), append([]any{s.ttl.Microseconds()}, anys(tokens)...))
 }
 
-// release returns the command that gives tokens of one key back. If bury is true, calls for them may still be on their way, and
-// come to nothing.
+// release returns the command that gives tokens of one key back. If bury is true, calls for them may still be on their
+// way, and will have no effect.
 func (s *Semaphore) release(key string, tokens []string, bury bool) []any {
 	var grave time.Duration
 	if bury {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A semPermit is a lease that this process has, for a [Held] or for a request that was admitted.
+// A semPermit is a lease of this process, for a [Held] or for an admitted request.
 type semPermit struct {
 	s          *Semaphore
 	serial     uint64
@@ -26,8 +26,8 @@ type semPermit struct {
 	lost   bool
 }
 
-// adopt makes a permit of what Redis granted to a call that was sent at the given time, or gives it back if it is too late. A
-// permit with a parent has a context.
+// adopt makes a permit of a grant by Redis, for a call that was sent at the given time, or gives it back if it is too
+// late. A permit with a parent has a context.
 func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token string, fence int64, sent time.Time, unsure bool) (*semPermit, error) {
 	p := &semPermit{
 		s: s, serial: serial, key: key, token: token, fence: fence, unsure: unsure, shares: 1,
@@ -61,7 +61,7 @@ func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token stri
 	return p, nil
 }
 
-// step says what there is to do about the lease, and does what it can.
+// step returns the next step for the lease, and does the local part of it.
 func (p *semPermit) step(now time.Time) semStep {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *semPermit) lose() {
 	}
 }
 
-// expire runs when the lease ends unless it was renewed meanwhile.
+// expire runs when the lease ends, unless it was renewed meanwhile.
 func (p *semPermit) expire() {
 	now := time.Now()
 	if p.step(now) == semOver {
@@ -97,7 +97,7 @@ func (p *semPermit) expire() {
 	}
 }
 
-// answered takes note of what Redis said to a renewal.
+// answered records the reply of Redis to a renewal.
 func (p *semPermit) answered(sent time.Time, yes bool, err error) {
 	now := time.Now()
 	p.mu.Lock()
@@ -109,13 +109,13 @@ func (p *semPermit) answered(sent time.Time, yes bool, err error) {
 		if !p.lease.renewed(sent, now) {
 			p.lose()
 		}
-	case sent.After(p.lease.from): // what is older than the last yes says nothing
+	case sent.After(p.lease.from): // an answer older than the last yes says nothing
 		p.lease.refused()
 		p.lose()
 	}
 }
 
-// end ends the use of the permit by this process, and reports whether it still was good. It is harmless to end it twice.
+// end ends the use of the permit by this process, and reports whether it was still valid. Ending it twice is harmless.
 func (p *semPermit) end(cause error) (good bool) {
 	p.s.mu.Lock()
 	delete(p.s.permits, p.serial)
@@ -137,7 +137,7 @@ func (p *semPermit) end(cause error) (good bool) {
 	return !p.lost
 }
 
-// handBack returns what Redis has to be told.
+// handBack returns the release to send to Redis.
 func (p *semPermit) handBack() semReturn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,9 +150,10 @@ type Held struct {
 	released atomic.Bool
 }
 
-// Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to somebody else, or when
-// the Held is released, or when the context given to Acquire ends. [context.Cause] tells which: [ErrLeaseLost],
-// [context.Canceled] or the cause of the parent. The end of the context does not give the permit back: Release does.
+// Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to another holder.
+// It also ends when the Held is released, or when the context given to Acquire ends. [context.Cause] tells which:
+// [ErrLeaseLost], [context.Canceled] or the cause of the parent. The end of the context does not release the permit:
+// Release does.
 func (h *Held) Context() context.Context {
 	if h.permit == nil {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -162,11 +163,12 @@ func (h *Held) Context() context.Context {
 	return h.permit.ctx
 }
 
-// Fence returns a number greater than that of every Held of the same key before, in any process. What is written to should
-// refuse numbers smaller than the greatest it has seen: that is the only protection from a holder that was stopped and
-// does not know yet. The number follows the clock of Redis in µs, and counts on from the last one while Redis keeps that, for a day after
-// its last use. So it grows even if Redis loses its memory, with one exception: if the clock was ahead, was set right, and Redis then
-// loses the last number, numbers begin again below those from before, until the clock has caught up.
+// Fence returns a number greater than that of every earlier Held of the same key, in any process. The storage that you
+// write to should refuse numbers smaller than the greatest it has seen. That is the only protection against a holder
+// that was stopped and does not know yet that it lost the lease. The number follows the clock of Redis in µs, and
+// counts on from the last one while Redis keeps that, for a day after its last use. So it grows even if Redis loses its
+// memory, with one exception: if the clock was ahead, was set right, and Redis then loses the last number, numbers
+// start below the earlier ones until the clock has caught up.
 func (h *Held) Fence() int64 {
 	if h.permit == nil {
 		return 0
@@ -182,8 +184,8 @@ func (h *Held) Key() string {
 	return h.permit.key
 }
 
-// Remaining returns how long the lease lasts without another renewal: 0 or less if it has ended. To check it before a step
-// that must not be late is better than nothing and no proof, as this process may be stopped right after.
+// Remaining returns how long the lease lasts without another renewal: 0 or less if it has ended. A check before a step
+// that must not be late helps, but proves nothing, as this process may be stopped right after it.
 func (h *Held) Remaining() time.Duration {
 	if h.permit == nil {
 		return 0
@@ -196,8 +198,8 @@ func (h *Held) Remaining() time.Duration {
 	return time.Until(h.permit.lease.ends())
 }
 
-// Share returns one more handle of the same permit, which goes back when all of them are released: this is how a function that
-// needs the lock can be called by one that has it. The error is [ErrLeaseLost] if the lease has ended or was given back.
+// Share returns one more handle of the same permit, which is released when all its handles are. So a holder of a lock
+// can call a function that needs the same lock. The error is [ErrLeaseLost] if the lease has ended or was released.
 func (h *Held) Share() (*Held, error) {
 	p := h.permit
 	if p == nil {
@@ -213,9 +215,9 @@ func (h *Held) Share() (*Held, error) {
 	return &Held{permit: p}, nil
 }
 
-// Release gives the permit back and wakes who waits for it, within one call of Redis. If Redis does not answer, the error says
-// so, and the permit is given back later or ends with its TTL. [ErrLeaseLost] says that the lease ended before: what was done
-// may not have been done alone. To release a Held twice is harmless.
+// Release gives the permit back and wakes the next waiting caller, within one call of Redis. If Redis does not answer,
+// the error says so, and the permit is given back later or ends with its TTL. [ErrLeaseLost] says that the lease ended
+// before, so another holder may have run at the same time. Releasing a Held twice is harmless.
 func (h *Held) Release() error {
 	p := h.permit
 	if p == nil || h.released.Swap(true) || !p.leave() {
@@ -236,7 +238,7 @@ func (h *Held) Release() error {
 	return err
 }
 
-// leave ends one share and reports whether it was the last.
+// leave ends one handle and reports whether it was the last.
 func (p *semPermit) leave() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

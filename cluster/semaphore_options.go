@@ -18,43 +18,44 @@ const (
 	maxHolders     = 1 << 20
 )
 
-// SemaphoreOptions tune a [Semaphore]. Client and Limit have to be set. Processes that share a semaphore give it the same Name
-// and should give it the same options.
+// SemaphoreOptions tune a [Semaphore]. Client and Limit are required. Processes that share a semaphore must use the
+// same Name and should use the same options.
 type SemaphoreOptions struct {
-	// Client leads to Redis 6.2 or later. The caller closes it, after the Semaphore.
+	// Client connects to Redis 6.2 or later. The caller closes it, after the Semaphore.
 	Client redis.UniversalClient
-	// Name tells semaphores apart: it is part of the keys, and what rejections call the policy. If Name is empty, it is
-	// "semaphore".
+	// Name identifies the semaphore: it is part of the keys, and the name of the policy in rejections. If Name is
+	// empty, it is "semaphore".
 	Name string
-	// Prefix is what all keys and channels in Redis begin with. It may not contain braces. If Prefix is empty, it is "spillway".
+	// Prefix begins the name of every key and channel in Redis. It may not contain braces. If Prefix is empty, it is
+	// "spillway".
 	Prefix string
 	// Limit is how many may hold a permit of the same key at once, 1..1048576. Each process applies its own: while they
 	// differ, the greatest decides.
 	Limit int
-	// TTL is for how long a lease lasts that is not renewed, and so how long a permit stays away when its holder dies:
+	// TTL is how long a lease lasts without renewal, and so how long a permit is unavailable after its holder has died:
 	// 50ms..1h. If TTL is 0, it is 10 s.
 	TTL time.Duration
 	// Guard is how long before the end of a lease its context ends, so that the holder can stop: at least TTL/50, which
 	// covers clocks that run at different speeds, and at most TTL/2. If Guard is 0, it is TTL/10.
 	Guard time.Duration
-	// Poll is how often a caller that waits asks when nobody wakes it, and how the others know that it still waits: 1ms..10s.
-	// Far behind in the queue it asks up to 16 times less often. If Poll is 0, it is TTL/20 within 20ms..500ms.
+	// Poll is how often a waiting caller asks if no message wakes it, and how the others know that it still waits:
+	// 1ms..10s. Far back in the queue it asks up to 16 times less often. If Poll is 0, it is TTL/20 within 20ms..500ms.
 	Poll time.Duration
-	// MaxWaiting is how many may wait for the same key, in all processes together. If MaxWaiting is 0, it is 10000; if
-	// it is negative, nobody waits.
+	// MaxWaiting is how many callers may wait for the same key, in all processes together. If MaxWaiting is 0, it is
+	// 10000; if it is negative, no caller waits.
 	MaxWaiting int
-	// MaxWait is how long Acquire waits at most, whatever the deadline of its context is. If MaxWait is 0, it waits until its
-	// context ends.
+	// MaxWait is the longest wait of Acquire, whatever the deadline of its context. If MaxWait is 0, Acquire waits
+	// until its context ends.
 	MaxWait time.Duration
-	// OnLoss is what [Semaphore.Admit] does with requests about which Redis gives no answer: [Open] lets them in, and
-	// [Closed] refuses them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error.
+	// OnLoss decides in [Semaphore.Admit] while Redis does not answer: [Open] admits requests, and [Closed] refuses
+	// them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error instead.
 	OnLoss OnLoss
-	// Timeout bounds each call of Redis that somebody waits for, 1ms..1m. If Timeout is 0, it is [DefaultTimeout]. Renewals, for which
-	// nobody waits, may take TTL/6 and at most 2s if that is longer.
+	// Timeout bounds each call of Redis that a caller waits for, 1ms..1m. If Timeout is 0, it is [DefaultTimeout].
+	// Renewals, for which no caller waits, may take TTL/6 and at most 2s if that is longer.
 	Timeout time.Duration
-	// Breaker keeps calls from a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
-	// first for at most TTL/24 and at most 250ms, later for up to eight times that. Renewals have one of their own, by the same
-	// options.
+	// Breaker blocks calls to a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
+	// first for at most TTL/24 and at most 250ms, later for up to eight times that. Renewals have a separate breaker
+	// with the same options.
 	Breaker *breaker.Options
 }
 

@@ -7,12 +7,12 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// Admit takes a permit of r.Key, or refuses r: it asks Redis once, for as long as Timeout at most, and never waits for a
-// permit. A request counts as one, whatever it costs. So it allocates, and blocks for a round trip: put it behind the
-// policies that decide for themselves.
+// Admit takes a permit of r.Key, or refuses r. It asks Redis once, for at most Timeout, and never waits for a permit. A
+// request counts as one, whatever its cost. Admit allocates, and blocks for a round trip: put it behind the policies
+// that decide locally.
 //
-// If Redis gives no answer, OnLoss decides. A request whose lease is lost runs on, since it has no context of the
-// Semaphore's, and shows in SemaphoreStats.Lost.
+// If Redis does not answer, OnLoss decides. A request whose lease is lost continues, since it has no context of the
+// Semaphore, and is counted in SemaphoreStats.Lost.
 func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	p, err := s.try(ctx, nil, r.Key)
 	if err == nil {
@@ -33,7 +33,7 @@ func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 	return 0, err
 }
 
-// Done has the permit given back in the background. It never waits.
+// Done releases the permit in the background. It never waits.
 func (s *Semaphore) Done(_ spillway.Request, t spillway.Ticket, _ spillway.Result) {
 	s.mu.Lock()
 	p := s.permits[uint64(t)]

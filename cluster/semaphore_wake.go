@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wakeChannel, between the prefix and the node, makes the name of the channel on which a node hears that it may ask again.
+// wakeChannel, between the prefix and the node, makes the name of the channel on which a node is woken.
 const wakeChannel = ":wake:"
 
-// enqueue lists a token that waits, and returns where it is woken.
+// enqueue registers a waiting token, and returns the channel that wakes it.
 func (s *Semaphore) enqueue(token string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +27,7 @@ func (s *Semaphore) dequeue(token string) {
 	delete(s.waiters, token)
 }
 
-// wakeOne has one who waits ask again.
+// wakeOne wakes one waiting call.
 func (s *Semaphore) wakeOne(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,11 +47,11 @@ func (s *Semaphore) wakeAll() {
 func nudge(woken chan<- struct{}) {
 	select {
 	case woken <- struct{}{}:
-	default: // it will ask anyhow
+	default: // it will ask anyway
 	}
 }
 
-// listen starts the goroutine that hears messages, if there is none yet.
+// listen starts the goroutine that receives messages, if there is none yet.
 func (s *Semaphore) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Semaphore) listen() {
 	s.done.Go(s.listenLoop)
 }
 
-// listenLoop hears messages until Close. While it cannot, those who wait poll.
+// listenLoop receives messages until Close. While it cannot, waiting callers poll.
 func (s *Semaphore) listenLoop() {
 	for s.ctx.Err() == nil {
 		messages := s.conn.client.Subscribe(s.ctx, s.channel+s.node)
@@ -72,7 +72,7 @@ func (s *Semaphore) listenLoop() {
 			s.wakeAll() // they poll now
 		}
 		stop()
-		_ = messages.Close() // which it may be already
+		_ = messages.Close() // it may be closed already
 		timer := time.NewTimer(s.poll)
 		select {
 		case <-s.ctx.Done():
@@ -82,7 +82,7 @@ func (s *Semaphore) listenLoop() {
 	}
 }
 
-// hear hands on messages until the connection breaks or is silent in spite of a question.
+// hear forwards messages until the connection breaks or does not answer a ping.
 func (s *Semaphore) hear(messages *redis.PubSub) {
 	asked := false
 	for {
@@ -101,7 +101,7 @@ func (s *Semaphore) hear(messages *redis.PubSub) {
 		switch m := msg.(type) {
 		case *redis.Subscription:
 			s.listening.Store(true)
-			s.wakeAll() // what was said before was not heard
+			s.wakeAll() // earlier messages were missed
 		case *redis.Message:
 			s.wakeOne(m.Payload)
 		}

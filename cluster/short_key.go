@@ -5,11 +5,11 @@ import (
 	"encoding/hex"
 )
 
-// maxKey is the length of the longest key that is kept as it is, in bytes. Longer ones are named by their SHA-256, so that no client
-// fills the memory of Redis, or of this process, by sending long keys.
+// maxKey is the length, in bytes, of the longest key that is kept in full. Longer keys are replaced by their SHA-256,
+// so that long keys cannot fill the memory of Redis or of this process.
 const maxKey = 128
 
-// shortKey returns what a key is kept by.
+// shortKey returns the name under which a key is kept.
 func shortKey(key string) string {
 	if len(key) <= maxKey {
 		return key

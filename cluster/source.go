@@ -2,19 +2,19 @@ package cluster
 
 import "fmt"
 
-// OnLoss is what decides while Redis gives no answer. The zero OnLoss is the default of whatever is made with it.
+// OnLoss decides while Redis does not answer. The zero OnLoss is the default of the type that uses it.
 type OnLoss uint8
 
 // The choices.
 const (
-	// HoldLease keeps to the last grant for a while, and then does as Share. It is for leases; a [Limit] has none.
+	// HoldLease keeps the last grant for a while, and then acts as Share. It is for leases; a [Limit] has none.
 	HoldLease OnLoss = iota + 1
-	// Share has each process go on with its part of the limit: one of so many nodes, at least one token. All together do not
-	// let through more than the limit, and less if the load is not spread evenly.
+	// Share lets each process use its part of the limit: one of Nodes, at least one token. All together do not exceed
+	// the limit, and they admit less if the load is uneven.
 	Share
-	// Open lets everything through: being answered matters more than the limit.
+	// Open admits every request: an answer matters more than the limit.
 	Open
-	// Closed lets nothing through: the limit matters more than being answered.
+	// Closed refuses every request: the limit matters more than an answer.
 	Closed
 )
 
@@ -26,7 +26,7 @@ func (o OnLoss) String() string {
 	return fmt.Sprintf("OnLoss(%d)", uint8(o))
 }
 
-// A Source says who gave an answer.
+// A Source names the origin of an answer.
 type Source uint8
 
 // The sources.
@@ -34,10 +34,10 @@ const (
 	FromRedis  Source = iota // Redis, for all processes together
 	FromMemory               // Redis, when it was asked earlier
 	FromLease                // this process, by a lease from Redis
-	FromHold                 // this process, by a lease that ended, since OnLoss is HoldLease
+	FromHold                 // this process, by an ended lease, because OnLoss is HoldLease
 	FromShare                // this process alone, with its part of the limit
-	FromOpen                 // nobody: Redis is lost, and OnLoss is Open
-	FromClosed               // nobody: Redis is lost, and OnLoss is Closed
+	FromOpen                 // no limit: Redis does not answer, and OnLoss is Open
+	FromClosed               // no limit: Redis does not answer, and OnLoss is Closed
 	numSources
 )
 

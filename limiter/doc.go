@@ -18,7 +18,7 @@
 //   - a [SlidingWindow] to allow so many in any minute; a [SlidingLog] does so exactly and takes more memory,
 //   - a [WarmUp] to begin slowly after a pause,
 //   - a [Concurrency] to bound how many run at once; a [Queue] has others wait for their turn,
-//   - a [Keyed] to keep one of these for each key, a [Registry] for those that wait,
+//   - a [Keyed] to keep one of these for each key, a [Registry] to keep a limit with a queue for each key,
 //   - an [XTime] to put a limiter of golang.org/x/time/rate that you have behind a gate.
 //
 // # Time and cost
@@ -31,7 +31,7 @@
 //
 // # Refused
 //
-// Rates and windows set [spillway.Rejection.OverQuota], since the caller used up its own share, and say in RetryAfter when to
-// try again: at most 1/16 later than needed, and never too early for one who costs the same. [Concurrency] and [Queue]
-// refuse for lack of room, which ends nobody knows when.
+// Rates and windows set [spillway.Rejection.OverQuota], since the caller used up its own share, and say in RetryAfter
+// when to try again: at most 1/16 later than needed, and never too early for a request of the same cost. [Concurrency]
+// and [Queue] refuse for lack of room. They cannot know when there will be room again.
 package limiter

@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A call is what a client wants: one request, or several if it retries or its class has more Calls than one.
+// A call is one logical call of a client: one request, or several if it retries or its class has more Calls than one.
 type call struct {
 	class   *Class
 	first   time.Duration // when it first asked
@@ -15,7 +15,7 @@ type call struct {
 	retries int
 	served  int // of the calls of the class
 	phase   int
-	trace   *Arrival // what it needs, if that was recorded
+	trace   *Arrival // its recorded needs, or nil
 }
 
 // A request is one of a call, on one host.

@@ -8,7 +8,7 @@ import (
 // A task is a goroutine that wants CPU.
 type task struct {
 	left  time.Duration // CPU it still wants
-	slice time.Duration // what it takes before it yields
+	slice time.Duration // CPU time before it yields
 	since time.Duration // when it became runnable
 	cpu   time.Duration // of the slice that it runs
 	done  func()
@@ -23,7 +23,7 @@ type processors struct {
 	idle      int
 	queue     []*task // a ring would be faster; head makes popping cheap
 	head      int
-	speed     float64       // of a core, 1 is normal; less when a neighbour takes its share
+	speed     float64       // speed of a core; 1 is normal, less while a neighbour takes its share
 	stopped   time.Duration // until when no core runs: a pause, or a quota that is used up
 	resuming  bool
 	used      time.Duration // CPU time in all
@@ -52,7 +52,7 @@ func (p *processors) add(d, slice time.Duration, done func()) {
 	p.dispatch()
 }
 
-// dispatch gives idle cores to those who wait.
+// dispatch gives idle cores to waiting goroutines.
 func (p *processors) dispatch() {
 	for p.idle > 0 && p.head < len(p.queue) {
 		if p.blocked() {
@@ -92,7 +92,7 @@ func (p *processors) end(t *task) {
 	p.dispatch()
 }
 
-// blocked reports whether no core may run now, and plans to go on when one may.
+// blocked reports whether no core may run now, and schedules the time when one may.
 func (p *processors) blocked() bool {
 	p.roll()
 	if p.quota > 0 && p.inPeriod >= time.Duration(p.quota*float64(p.period)) && p.stopped < p.periodEnd {
@@ -113,7 +113,7 @@ func (p *processors) blocked() bool {
 	return true
 }
 
-// roll begins the quota's next period if it is time. What was used beyond the quota is owed.
+// roll begins the quota's next period when it is due. Use beyond the quota is carried over as debt.
 func (p *processors) roll() {
 	if p.quota == 0 || p.e.now < p.periodEnd {
 		return

@@ -7,17 +7,18 @@
 //	})
 //	fmt.Println(result.Goodput, result.P99)
 //
-// A [Scenario] says what the service is made of and what is asked of it; [Run] plays it on a [Host] behind the gate of
-// your choice, and the [Result] says what became of it. The policies are not simulated: they are the ones that serve
-// production, which can be because no policy reads the clock.
+// A [Scenario] describes the service and its load. [Run] plays it on a [Host] behind the gate of your choice and
+// returns a [Result]. The policies are not simulated. They are the ones that run in production, which is possible
+// because no policy reads the clock.
 //
 // # The model
 //
-// A host has cores that take runnable goroutines in turn, a quantum each, from one queue. A request first needs CPU to be
-// parsed, in the queue before any policy sees it, as in Go; then it enters the gate; then it is refused at a price, or
-// goes through its stages of CPU, waits and pool slots, in each of which it may fail. A client that gives up leaves, but its
-// request goes on. A CPU quota, pauses of the garbage collector and a neighbour take the cores away. The host's sensors are
-// real ones of package stats, fed with the counters of the model. Several hosts stand behind a balancer.
+// A host has cores that take runnable goroutines in turn from one queue, a quantum each. As in Go, a request first
+// needs CPU to be parsed, in that queue and before any policy sees it. Then it enters the gate. A refusal costs CPU; an
+// admitted request goes through its stages of CPU, waits and pool slots, and may fail in any of them. A client that
+// gives up leaves, but its request continues. A CPU quota, pauses of the garbage collector and a neighbour take the
+// cores away. The host's sensors are real ones of package stats, fed with the counters of the model. Several hosts
+// stand behind a balancer.
 //
 // Requests come at random at given rates, or exactly as a recorded trace says: see [Replay].
 //

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// An engine runs events in the order of their time; events of one time in the order in which they were planned. That order
-// is total, so a run is the same to the bit every time.
+// An engine runs events in the order of their time, and events of the same time in the order in which they were
+// scheduled. That order is total, so every run is the same to the bit.
 type engine struct {
 	now    time.Duration // since the epoch of the simulation
 	skew   time.Duration // how far the clock that policies see has jumped
 	seq    uint64
 	events eventHeap
-	// lasts are events that are planned in the order of their time, such as deadlines, which all are as far away: kept in
-	// a queue they cost little, where the heap would carry each of them until it comes.
+	// lasts are events that are scheduled in the order of their time, such as deadlines, which are all equally far
+	// away. In a queue they cost little, while the heap would carry each of them until its time.
 	lasts eventQueue
 }
 

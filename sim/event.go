@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// An Event changes something at a time after the beginning, and every so often after that.
+// An Event changes something at time At, and again after each Every if that is set.
 type Event struct {
 	At, Every time.Duration
 	Host      int           // which host, from 1 on, it happens to. If Host is 0, it happens to all.
@@ -17,23 +17,23 @@ type Event struct {
 
 	// Slower is added to the wait of each stage that has one from now on, on all hosts; negative takes it off again.
 	Slower time.Duration
-	// Stretch is what the drawn waits are multiplied by from now on, on all hosts; 1 is normal, and 0 changes nothing. It
-	// comes before Slower.
+	// Stretch multiplies the drawn waits from now on, on all hosts; 1 is normal, and 0 changes nothing. It applies
+	// before Slower.
 	Stretch float64
-	// Stall stops the waits for that long, on all hosts, as a locked table or a stopped database does: a wait that has
-	// begun goes on where it was, and one that begins meanwhile begins at the end.
+	// Stall stops the waits for that long, on all hosts, as a locked table or a stopped database does. A wait in
+	// progress continues afterwards; a wait that begins meanwhile starts at the end.
 	Stall time.Duration
-	// Fails is added to the share of requests that fail in the stage called Stage from now on, on all hosts; negative takes
-	// it off again. What comes of it is kept within 0 and 1.
+	// Fails is added to the share of requests that fail in the stage called Stage from now on, on all hosts; a negative
+	// value subtracts. The sum is kept within 0 and 1.
 	Fails float64
-	// Stage is the name of the stages that Slower, Stretch, Stall and Fails are about. If Stage is empty, these are all, and for Fails
-	// those with a wait.
+	// Stage is the name of the stages to which Slower, Stretch, Stall and Fails apply. If Stage is empty, they apply to
+	// all, and Fails to all stages with a wait.
 	Stage string
 	// Clock is how far the clock that policies see jumps, forward or back.
 	Clock time.Duration
 }
 
-// A condition is what events have made of the stages of one name.
+// A condition is the state of the stages of one name, after the events so far.
 type condition struct {
 	slower  time.Duration
 	stretch float64 // 0 is 1

@@ -46,8 +46,8 @@ func (h *Host) CPU() *stats.CPU {
 	return h.cpu
 }
 
-// Sched returns the host's scheduling latency as the shedder wants it, the 90th percentile every 20 ms: a real sampler fed
-// with the waits of the simulated goroutines.
+// Sched returns the host's scheduling latency in the form that the shedder needs, the 90th percentile every 20 ms: a
+// real sampler fed with the waits of the simulated goroutines.
 func (h *Host) Sched() *stats.SchedLatency {
 	if h.sched == nil {
 		h.sched = spillway.Must(stats.NewSchedLatency(&stats.SchedLatencyOptions{
@@ -86,7 +86,7 @@ func (h *Host) readWaits() (*metrics.Float64Histogram, error) {
 // waits counts how long goroutines waited, in the shape of the runtime's histogram.
 type waits struct {
 	hist  metrics.Float64Histogram
-	none  uint64                        // those of less than the first bound, which most are
+	none  uint64                        // waits below the first bound, the most common ones
 	since [waitBounds + 1]time.Duration // the bounds
 	first [64]int                       // by the length of a duration in bits: the last bound that is not above any of them
 }
@@ -157,7 +157,7 @@ func (s *slots) give() {
 	s.serve()
 }
 
-// serve gives free slots to those who wait.
+// serve gives free slots to waiting requests.
 func (s *slots) serve() {
 	for s.free > 0 && len(s.waiting) > 0 {
 		f := s.waiting[0]

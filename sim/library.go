@@ -80,8 +80,8 @@ func CPUAndIO(load float64) Scenario {
 	return s
 }
 
-// SlowDependency is three minutes at half the capacity, in the second of which the wait on a dependency rises from 50 to
-// 500 ms while the CPU is idle; answers after 900 ms are worthless.
+// SlowDependency is three minutes at half the capacity. In the second minute the wait on a dependency rises from 50 to
+// 500 ms while the CPU is idle. Answers after 900 ms are worthless.
 func SlowDependency() Scenario {
 	s := service("slow-dependency", Phase{For: time.Minute, Load: 0.5}, Phase{For: time.Minute, Load: 0.5, Measured: true},
 		Phase{For: time.Minute, Load: 0.5})
@@ -132,8 +132,8 @@ func Pauses() Scenario {
 	return s
 }
 
-// RetryStorm is a metastable failure's trigger: five seconds at 3 times the capacity, then 0.8, with clients that ask up to
-// three times more.
+// RetryStorm triggers a metastable failure: five seconds at 3 times the capacity, then 0.8, with clients that retry up
+// to three times.
 func RetryStorm() Scenario {
 	s := service("retry-storm", Phase{For: 30 * time.Second, Load: 0.8}, Phase{For: 5 * time.Second, Load: 3, Measured: true},
 		Phase{For: time.Minute, Load: 0.8})
@@ -161,7 +161,7 @@ func IdleThenStep(load float64) Scenario {
 	return s
 }
 
-// Library returns the scenarios, each with a name of its own; load is what those that step go to.
+// Library returns the scenarios, each with a unique name; load is the load of those that step.
 func Library(load float64) []Scenario {
 	return []Scenario{
 		Step(load), StepSolid(load), StepQuota(load), Ramp(), Bursts(), Steady(load), named("steady-70", Steady(0.7)),

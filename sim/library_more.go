@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FailingDependency is three minutes at half the capacity, in the second of which nine in ten of the calls to a dependency
-// fail. The dependency is needed in the middle of the CPU work.
+// FailingDependency is three minutes at half the capacity. In the second minute nine in ten calls to a dependency fail.
+// The dependency is called in the middle of the CPU work.
 func FailingDependency() Scenario {
 	s := service("failing-dependency", Phase{For: time.Minute, Load: 0.5}, Phase{For: time.Minute, Load: 0.5, Measured: true},
 		Phase{For: time.Minute, Load: 0.5})
@@ -51,8 +51,8 @@ func NoisyTenant() Scenario {
 	return s
 }
 
-// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls, the more it hurts if the
-// refusals hit any job at random.
+// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls a job has, the more random
+// refusals hurt it.
 func Jobs(load float64) Scenario {
 	s := Step(load)
 	s.Name = "jobs"
@@ -72,7 +72,7 @@ func ColdStart() Scenario {
 	return s
 }
 
-// Impatient is a step for clients who leave after 200 ms, while what they asked for goes on.
+// Impatient is a step for clients that leave after 200 ms, while their requests continue.
 func Impatient(load float64) Scenario {
 	s := Step(load)
 	s.Name = "impatient"
@@ -88,8 +88,8 @@ func ClockJump(load float64) Scenario {
 	return s
 }
 
-// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: what a policy
-// cannot see, it has to learn from the requests, or let pass.
+// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: a policy has to
+// learn from the requests what its sensors do not show.
 func Blind(load float64) Scenario {
 	s := Step(load)
 	s.Name = "blind"

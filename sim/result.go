@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Result says what became of a [Scenario]. Goodput and latencies are of its measured phases. Where there is nothing to
-// tell, durations and shares are NaN.
+// A Result is the outcome of a [Scenario]. Goodput and latencies are of its measured phases. Durations and shares
+// without a value are NaN.
 type Result struct {
 	Scenario string
 	Capacity float64 // requests per second
@@ -19,10 +19,10 @@ type Result struct {
 	Failed         float64 // share of the requests that were answered with an error
 	P50, P99       float64 // latency of the served, in ms
 	RefusedP99     float64 // latency of a refusal, in ms
-	InTime         float64 // share of what clients wanted that was answered in time, in all phases
+	InTime         float64 // share of the calls that were answered in time, in all phases
 	RefusedInAll   float64 // share of the requests that were refused, in all phases
 	WronglyRefused float64 // share refused in all phases that ask for no more than the capacity
-	ConvergedS     float64 // seconds from the first measured phase's beginning until nine tenths of what can be is kept for 2 s
+	ConvergedS     float64 // seconds from the start of the first measured phase until nine tenths of the possible goodput are kept for 2 s
 	RecoveredS     float64 // seconds from the last measured phase's end until less than 1 % is refused for a second
 	Amplification  float64 // requests sent for each that clients wanted, in all phases
 
@@ -38,24 +38,24 @@ type ClassResult struct {
 	P99    float64 // latency of the served, in ms
 }
 
-// A HostResult is the part of a [Result] that one host has, in all phases.
+// A HostResult is the part of a [Result] of one host, in all phases.
 type HostResult struct {
 	Share   float64 // of all requests that were sent to it
 	Refused float64 // share of its requests
 	Served  float64 // share of its requests, in time or not
 }
 
-// A Point is what happened in 100 ms.
+// A Point is the record of 100 ms.
 type Point struct {
 	Second                                  float64
 	Sent, Served, Refused, TimedOut, Failed float64 // per second; Served in time
-	Limit                                   float64 // what the gate's probe says, such as a shedder's limit; NaN without one
+	Limit                                   float64 // reading of the gate's probe, such as a shedder's limit; NaN without one
 	InFlight                                float64 // admitted and not done, over all hosts
 }
 
 const binSpan = 100 * time.Millisecond
 
-// A recorder gathers what a Result is made of.
+// A recorder gathers the figures of a Result.
 type recorder struct {
 	s           *simulation
 	from, until time.Duration // of the measured phases
@@ -68,7 +68,7 @@ type recorder struct {
 	failedN     int
 	calm        [2]int // sent and refused in phases below the capacity
 	all         [2]int // wanted and sent
-	inTime      int    // in all phases, also what is answered after their end
+	inTime      int    // in all phases, including answers after their end
 	refusedAll  int
 	classes     map[string]*classRecord
 	closed      bool
@@ -197,7 +197,7 @@ func (o *recorder) served(c *call, latency time.Duration) {
 	}
 }
 
-// close ends the record; what is answered later is not counted.
+// close ends the record; later answers are not counted.
 func (o *recorder) close() { o.closed = true }
 
 func (o *recorder) result() *Result {
@@ -243,7 +243,7 @@ func hostResults(hosts []*Host) []HostResult {
 	return results
 }
 
-// converged looks for the first moment from which nine tenths of what can be served is served, second by second.
+// converged finds the first moment from which nine tenths of the possible calls are served, second by second.
 func (o *recorder) converged(capacity float64) float64 {
 	first, last := int(o.from/binSpan), int(o.until/binSpan)
 	served := func(p *Point) float64 { return p.Served }

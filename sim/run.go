@@ -13,7 +13,7 @@ type simulation struct {
 	engine
 	s      Scenario
 	rng    *rand.Rand // arrivals and classes
-	work   *rand.Rand // what a request needs, so that it needs the same behind every gate
+	work   *rand.Rand // draws the needs of requests, so that they are the same behind every gate
 	hosts  []*Host
 	turn   int                  // of the hosts, for a balance
 	stages map[string]condition // by name

@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A Scenario is a service and what is asked of it.
+// A Scenario is a service and its load.
 type Scenario struct {
 	Name    string
 	Machine Machine
@@ -17,15 +17,15 @@ type Scenario struct {
 	Phases  []Phase
 	// Events change the machine while it runs.
 	Events []Event
-	// Trace, if there is one, is what arrives, exactly as it says: Phases then only tell which parts are measured and how
-	// much was asked for, and the Share of a class only says what the capacity is. [Replay] makes a Scenario of a Trace.
+	// Trace, if it is set, lists all requests exactly. Phases then only say which parts are measured and how great the
+	// load was, and the Share of a class only sets the capacity. [Replay] makes a Scenario of a Trace.
 	Trace []Arrival
 	// Capacity is how many requests per second the service can answer at most. If Capacity is 0, it follows from the CPU
 	// that the classes need on average and the pools that they use.
 	Capacity float64
 }
 
-// A Machine is what a host is made of.
+// A Machine describes a host.
 type Machine struct {
 	Hosts       int            // how many, each with its own gate. If Hosts is 0, it is 1.
 	Balance     Balance        // how requests are spread over the Hosts
@@ -34,7 +34,7 @@ type Machine struct {
 	QuotaPeriod time.Duration  // If QuotaPeriod is 0, it is 100 ms.
 	Parse       time.Duration  // CPU that a request needs before the gate sees it. If Parse is 0, it is 25 µs.
 	Refuse      time.Duration  // CPU that a refusal needs after it. If Refuse is 0, it is 5 µs.
-	Pools       map[string]int // slots of what stages use, by name
+	Pools       map[string]int // slots of each pool that stages use, by name
 	Cold        int            // how many requests each host is slow for at first, as with cold caches
 	ColdFactor  float64        // how many times the CPU these need. If ColdFactor is 0, it is 5.
 }
@@ -56,16 +56,16 @@ type Class struct {
 	Key      string
 	Priority spillway.Priority
 	Stages   []Stage
-	// Slice is how much CPU a request takes before it lets others run. If Slice is 0, it is 100 µs; 10 ms is where Go
-	// takes the processor away.
+	// Slice is how much CPU a request uses before it yields. If Slice is 0, it is 100 µs; after 10 ms Go preempts a
+	// goroutine.
 	Slice time.Duration
-	// Calls is how many requests a client makes one after the other, each once the one before is served, for what counts
-	// as one: it is served when the last of them is, and capacity, latency and goodput are about the whole. If Calls is 0,
-	// it is 1.
+	// Calls is the number of consecutive requests that a client makes for one call; each starts when the one before is
+	// served. The call is served when the last request is, and capacity, latency and goodput refer to the whole call.
+	// If Calls is 0, it is 1.
 	Calls int
 }
 
-// A Stage is a part of a request's work: its slot is taken, its CPU used, its wait passed, its slot given back. Then the
+// A Stage is a part of a request's work. It takes its slot, uses its CPU, waits, and gives its slot back. Then the
 // request may have failed.
 type Stage struct {
 	Name   string // for [Event.Stage]
@@ -73,12 +73,12 @@ type Stage struct {
 	Wait   Dist
 	During string           // the pool whose slot is held; empty for none
 	Fails  float64          // share of requests, 0..1, that end here
-	As     spillway.Outcome // of those, [spillway.Failure] or [spillway.Dropped]. If As is 0, it is Failure.
+	As     spillway.Outcome // outcome of failed requests: [spillway.Failure] or [spillway.Dropped]. If As is 0, it is Failure.
 }
 
-// A Client is how those behave who ask.
+// A Client is the behaviour of the clients.
 type Client struct {
-	Deadline time.Duration // when it gives up; the request goes on. If Deadline is 0, it is 1 s.
+	Deadline time.Duration // when it gives up; the request continues. If Deadline is 0, it is 1 s.
 	Useful   time.Duration // an answer after it is worth nothing. If Useful is 0, it is 250 ms.
 	Retries  int           // how often it asks again after a refusal, a failure or a deadline
 	Backoff  Dist          // how long it waits before it does. If Backoff is zero, it is 50 ms plus 100 ms exponential.
@@ -90,11 +90,11 @@ type Phase struct {
 	Load float64 // as a share of the capacity, at its beginning
 	To   float64 // the share at its end, if Ramp
 	Ramp bool
-	// Measured marks the phases that the Result is about.
+	// Measured marks the phases that count in the Result.
 	Measured bool
 }
 
-// withDefaults returns s with every zero field set to its default, or an error that names the field that cannot be right.
+// withDefaults returns s with every zero field set to its default, or an error that names the invalid field.
 func (s Scenario) withDefaults() (Scenario, error) {
 	s.Machine.setDefaults()
 	setDefault(&s.Client.Deadline, time.Second)
@@ -131,7 +131,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// capacity returns how many requests per second all hosts can answer together: what the scarcest thing allows.
+// capacity returns how many requests per second all hosts can answer together, which depends on the scarcest resource.
 func (s *Scenario) capacity() float64 {
 	var shares, calls, cpu float64
 	held := map[string]float64{}

@@ -2,9 +2,10 @@ package sim
 
 import "time"
 
-// server is the service that examples/simulate/real measures: 2 ms of CPU for a request, one processor, a quota of 0.4 CPUs,
-// clients who leave after a second and find an answer useful within half of one. Beside is what a request that is served
-// costs beside its work: yields, timers and the writing of the answer come behind the gate, and all but parse is theirs.
+// server is the service that examples/simulate/real measures: 2 ms of CPU for a request, one processor and a quota of
+// 0.4 CPUs. Clients leave after a second, and an answer is useful within half a second. beside is the cost of an
+// answered request beside its work: yields, timers and writing the answer come behind the gate, and all of it but parse
+// is theirs.
 func server(name string, beside time.Duration, phases ...Phase) Scenario {
 	const parse = 25 * time.Microsecond
 	cpu := 2*time.Millisecond + max(0, beside-parse)
@@ -17,8 +18,8 @@ func server(name string, beside time.Duration, phases ...Phase) Scenario {
 	}
 }
 
-// ServerStep is a step of ten seconds to load for a small server with a CPU quota, such as a real one was measured with. A
-// request that is served costs beside more than its 2 ms of CPU, at least 25 µs.
+// ServerStep is a step of ten seconds to load for a small server with a CPU quota, like the real server that was
+// measured. An answered request costs beside in addition to its 2 ms of CPU, at least 25 µs.
 func ServerStep(load float64, beside time.Duration) Scenario {
 	return server("server-step", beside, Phase{For: 2 * time.Second, Load: 0.5},
 		Phase{For: 10 * time.Second, Load: load, Measured: true})
@@ -30,8 +31,8 @@ func ServerRamp(load float64, beside time.Duration) Scenario {
 		Phase{For: 10 * time.Second, Load: 0.5, To: load, Ramp: true, Measured: true})
 }
 
-// ServerDependency is the server of [ServerStep] at half its capacity, with a dependency that answers after 50 ms, and for
-// five seconds after 350.
+// ServerDependency is the server of [ServerStep] at half its capacity. A dependency answers after 50 ms, and after 350
+// ms for five seconds.
 func ServerDependency(beside time.Duration) Scenario {
 	s := server("server-dependency", beside, Phase{For: 10 * time.Second, Load: 0.5, Measured: true})
 	s.Classes[0].Stages[0].Wait = Dist{Fixed: 50 * time.Millisecond}

@@ -17,7 +17,7 @@ import (
 type Arrival struct {
 	At        time.Duration // since the beginning
 	Class     string
-	CPU, Wait time.Duration // what its first stage needs, in place of what the class says
+	CPU, Wait time.Duration // needs of its first stage, in place of those of the class
 }
 
 const (
@@ -25,11 +25,11 @@ const (
 	maxArrival = 200 * 365 * 24 * time.Hour // since 1970, so that seconds of that clock will do
 )
 
-// Replay returns a [Scenario] that sends the requests of trace to m at the very times and with the very needs that were
-// recorded. Trace must be in the order of the times, as [ReadTrace] and [Scale] return it. There is one class for each
-// name in it, which needs CPU and then waits: change the Classes of the Scenario if more is known of them. All of it is
-// measured, second by second: the load of a phase is what its requests ask for of the CPU. A trace that is empty, longer
-// than a day or in disorder is an error of [Run].
+// Replay returns a [Scenario] that sends the requests of trace to m at their recorded times with their recorded needs.
+// Trace must be in the order of the times, as [ReadTrace] and [Scale] return it. There is one class for each name in
+// it, which needs CPU and then waits. Change the Classes of the Scenario if you know more about them. All of it is
+// measured, second by second: the load of a phase is the CPU that its requests need. A trace that is empty, longer than
+// a day or in disorder is an error of [Run].
 func Replay(trace []Arrival, m Machine) Scenario {
 	s := Scenario{Name: "trace", Machine: m, Trace: trace}
 	type sum struct{ n, cpu, wait float64 }
@@ -64,9 +64,9 @@ func Replay(trace []Arrival, m Machine) Scenario {
 	return s
 }
 
-// Scale returns trace with times as many requests: each is kept as it is, dropped or repeated, at random from seed. A copy
-// comes up to half a second earlier or later than its original, so that clients come more often and not in step. Times 1
-// returns the trace itself; times that are not in 0..1000 panic.
+// Scale returns trace with times as many requests: each is kept, dropped or repeated, at random from seed. A copy comes
+// up to half a second earlier or later than its original, so that copies do not arrive in step. Times 1 returns the
+// trace itself; times outside 0..1000 panic.
 func Scale(trace []Arrival, times float64, seed uint64) []Arrival {
 	if !(times >= 0 && times <= 1000) {
 		panic(fmt.Sprintf("sim: Scale: times must be in 0..1000, got %v", times))
@@ -97,9 +97,9 @@ func Scale(trace []Arrival, times float64, seed uint64) []Arrival {
 
 var traceHeader = []string{"arrival_s", "class", "cpu_ms", "wait_ms"}
 
-// ReadTrace reads a trace: CSV with a line that names the columns arrival_s, class, cpu_ms and wait_ms, and then one line
-// for each request, in any order. The first request is at time 0, whatever the clock said. A trace is shorter than a day.
-// What is no trace is an error that names the line.
+// ReadTrace reads a trace: CSV with a line that names the columns arrival_s, class, cpu_ms and wait_ms, and then one
+// line for each request, in any order. The first request is at time 0, whatever its recorded time. A trace is shorter
+// than a day. The error names the invalid line.
 func ReadTrace(r io.Reader) ([]Arrival, error) {
 	lines := csv.NewReader(r)
 	lines.FieldsPerRecord = len(traceHeader)

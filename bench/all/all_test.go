@@ -90,7 +90,7 @@ func TestPageIsMadeOfTheFigures(t *testing.T) {
 		"| none | 0.00 | - |", "| spillway | 0.98 | 0.98 | - | - |", "| fixed:4 | 1.00 | 1.00 | 80 |",
 		"| guard | ramp 5×: goodput | p99 ms | storm 3×: goodput | p99 ms | storm 0.8×: goodput | p99 ms |",
 		"| spillway | 0.90 | - | 0.80 | - | 0.70 | 20 |", "| aegis | 0.50 | 70 |  |  |  |  |",
-		"Two ms. The bare server carries 200 requests a second.", "(overload-cpu.svg)",
+		"Two ms. The bare server can serve 200 requests a second.", "(overload-cpu.svg)",
 		"| goodput, % | vegas |\n| --- | ---: |\n| pool 2× | 95.5 |", "| wrongly refused, % | vegas |\n| --- | ---: |\n| pool 2× | 1.00 |",
 		"| p99, ms | vegas |\n| --- | ---: |\n| pool 2× | - |",
 		"    go run ./bench/cluster\n\nRedis 7.0.15, on the same processors.\n\n### Cost\n\n| limiter | µs |\n| --- | ---: |\n| throttled | 4.1 |\n\n<!-- end of cluster -->",

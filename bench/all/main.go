@@ -1,10 +1,10 @@
-// All makes the tables and pictures of docs/benchmarks.md. It is run from the top folder of the checkout:
+// All makes the tables and pictures of docs/benchmarks.md. Run it from the top folder of the checkout:
 //
 //	go run ./bench/all -out docs -figures figures
 //	go run ./bench/all -out docs -figures quick -quick
 //
-// What it measures it keeps in the folder of -figures, and what is there is not measured again: so parts can be measured
-// one by one, and a part is measured anew by removing its file. It replaces the text between the marks <!-- NAME --> and
+// It keeps its measurements in the folder of -figures and does not repeat existing ones. So you can measure the
+// parts one by one, and repeat a part by removing its file. It replaces the text between the marks <!-- NAME --> and
 // <!-- end of NAME --> of docs/benchmarks.md, and writes one picture for each work.
 package main
 

@@ -22,7 +22,7 @@ type served struct {
 	P99         *float64 `json:"p99_ms"`
 	RefusedP99  *float64 `json:"refused_p99_ms"`
 	Shed        float64  `json:"shed"`
-	GoodputAll  float64  `json:"goodput_all"` // of the whole load, as the next
+	GoodputAll  float64  `json:"goodput_all"` // of the whole load, like the next field
 	P99All      *float64 `json:"p99_all_ms"`
 }
 
@@ -64,7 +64,7 @@ func renderOverload(s *settings) (string, error) {
 		if err := os.WriteFile(filepath.Join(s.out, picture), []byte(draw(rows)), 0o644); err != nil { //nolint:gosec // documentation
 			return "", err
 		}
-		fmt.Fprintf(&b, "### %s\n\n%s. The bare server carries %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
+		fmt.Fprintf(&b, "### %s\n\n%s. The bare server can serve %.0f requests a second.\n\n![Goodput of each guard: %s](%s)\n\n%s\n", w.Work, capital(w.About),
 			w.Capacity, w.Work, picture, overloadTable(rows))
 	}
 	if len(below) > 0 {

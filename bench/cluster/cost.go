@@ -12,17 +12,17 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A cost is what one decision takes.
+// A cost is the cost of one decision.
 type cost struct {
 	Name    string  `json:"name"`
-	Command float64 `json:"command_us"` // µs that the server spends in its commands, scripts and what they call
+	Command float64 `json:"command_us"` // µs that the server spends in its commands, including those called by scripts
 	Busy    float64 `json:"busy_us"`    // the same, while many ask about one key
 	CPU     float64 `json:"cpu_us"`     // µs of CPU of the server in all, with reading and writing
 	Trip    float64 `json:"trip_us"`    // µs that the caller waits
 	Errors  float64 `json:"errors"`     // part of the calls that end in an error while many ask about one key
 }
 
-// costs measures what a decision costs the server.
+// costs measures the cost of a decision for the server.
 func (b *bench) costs(ctx context.Context) ([]cost, error) {
 	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.Closed}
 	all := []entry{
@@ -97,7 +97,7 @@ func (b *bench) commands(ctx context.Context, e *entry, n float64, decide func()
 		return 0, err
 	}
 	stats := b.server.commands(ctx)
-	scripts := stats["evalsha"].add(stats["eval"]) // which include what they call
+	scripts := stats["evalsha"].add(stats["eval"]) // including the commands that they call
 	usec := scripts.usec
 	for name, times := range e.bare {
 		if st := stats[name]; st.calls > 0 { // some of these calls are by scripts

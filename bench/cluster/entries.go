@@ -33,7 +33,7 @@ type limit struct {
 	addr  string
 	rate  int
 	nodes int
-	loss  cluster.OnLoss // of Spillway's; 0 means their defaults
+	loss  cluster.OnLoss // for Spillway's limits; 0 means their defaults
 }
 
 // plenty is a rate, and a burst, that nobody uses up by asking Redis.

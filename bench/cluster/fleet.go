@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A fleet is some nodes, each a process of its own with one of each limiter, that are offered as much by themselves as all
-// together may let through.
+// A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone is what
+// all together may let through.
 type fleet struct {
 	rate     int
 	limiters []string
@@ -31,7 +31,7 @@ type process struct {
 	lines *bufio.Scanner
 }
 
-// startFleet starts nodes whose clocks are ahead by as much as told.
+// startFleet starts nodes whose clocks are ahead by the given times.
 func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 	f := &fleet{rate: rate, tallies: make([][]tally, len(ahead))}
 	known := limit{addr: addr, rate: rate, nodes: 1}.compared()
@@ -104,7 +104,7 @@ func (f *fleet) read(node int, p *process) {
 	}
 }
 
-// stop ends the nodes. What they counted stays.
+// stop ends the nodes. Their counts stay.
 func (f *fleet) stop() {
 	for _, p := range f.nodes {
 		p.stop()
@@ -132,7 +132,7 @@ func spend(ctx context.Context, d time.Duration) span {
 
 func (s span) seconds() float64 { return float64(s.end-s.first) * window.Seconds() }
 
-// A sum is what one limiter did in some time.
+// A sum is the counts of one limiter over some time.
 type sum struct {
 	admitted []int // by node
 	errors   int

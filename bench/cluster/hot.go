@@ -15,13 +15,13 @@ type heat struct {
 	Name  string  `json:"name"`
 	One   speed   `json:"one_caller"`
 	Many  speed   `json:"many_callers"`
-	Asked float64 `json:"redis_commands"` // that the server runs per second for many callers, those in scripts too
+	Asked float64 `json:"redis_commands"` // run by the server per second for many callers, including those in scripts
 }
 
 // A speed is in decisions per second.
 type speed struct {
 	PerSecond float64 `json:"per_second"`
-	Ratio     float64 `json:"leased_ratio"` // of the leased ones to these, in the same pass
+	Ratio     float64 `json:"leased_ratio"` // leased decisions per one of these, in the same pass
 }
 
 // heats measures how many decisions about one key callers get. The first entry is the yardstick of the ratios.
@@ -83,8 +83,8 @@ func (s speed) times(other speed) float64 {
 	return s.PerSecond / other.PerSecond
 }
 
-// heat has callers ask as often as they can, and returns how many decisions they had in a second, and how many commands the
-// server has run. The limit is far away, so all are allowed, unless there was no decision.
+// heat runs callers that ask as often as they can. It returns the decisions per second, and the commands that the
+// server has run. The limit is far away, so all requests are allowed unless there was no decision.
 func (b *bench) heat(ctx context.Context, e *entry, callers int) (perSecond, asked float64) {
 	var decided atomic.Int64
 	var all sync.WaitGroup

@@ -4,13 +4,14 @@
 //	go run ./bench/cluster -json cluster.json
 //	go run ./bench/cluster -only cost,hot -redis 127.0.0.1:6379
 //
-// It has four parts: what a decision costs the server (cost), how many decisions about one key a process gets (hot), and what
-// processes let through together while Redis is killed (loss) and when their clocks differ (skew). It starts a redis-server,
-// unless it is given the address of one with nothing else to do, which it does not kill: then loss is left out.
+// It has four parts. Part cost measures what a decision costs the server, and hot how many decisions about one key a
+// process gets. Part loss measures what processes let through together while Redis is killed, and skew the same while
+// their clocks differ. The program starts a redis-server. With -redis it uses an idle server of yours, which it does
+// not kill: then loss is left out.
 //
-// In cost and hot every limiter is measured once in each pass, and the passes follow one another, so that a slow spell of the
-// machine meets all of them alike; the tables give medians over the passes. In loss and skew all run at once, in the same
-// processes, on the same Redis.
+// In cost and hot every limiter is measured once in each pass. The passes follow one another, so that a slow spell of
+// the machine affects all limiters alike. The tables give medians over the passes. In loss and skew all limiters run at
+// once, in the same processes, on the same Redis.
 package main
 
 import (
@@ -94,7 +95,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if *addr != "" {
-		b.parts = slices.DeleteFunc(b.parts, func(p string) bool { return p == "loss" }) // that Redis is not ours to kill
+		b.parts = slices.DeleteFunc(b.parts, func(p string) bool { return p == "loss" }) // a Redis given by -redis is not killed
 	}
 	logx.Disable()
 	redis.SetLogger(silent{})

@@ -27,13 +27,13 @@ const patience = time.Second
 type nodeOrders struct {
 	Redis string
 	Rate  int           // per second, that all nodes together let through by each limiter
-	Nodes int           // that there are
-	Ahead time.Duration // of its clock, before those of the others
+	Nodes int           // number of nodes
+	Ahead time.Duration // how far its clock is ahead of the others
 }
 
 // A tally is what one limiter of a node decided in one window of the wall clock, which all nodes share here.
 type tally struct {
-	Limiter  int // by its place in compared
+	Limiter  int // index in compared
 	Window   int64
 	Admitted int
 	Refused  int
@@ -44,15 +44,15 @@ type tally struct {
 // isNode reports whether this process was started as a node.
 func isNode() bool { return os.Getenv(ordersEnv) != "" }
 
-// beNode asks each limiter as often as all nodes together may, as soon as there is a line to read, and until there are none.
-// Every window it prints its tallies. The clock that it shows to the limiters is ahead by as much as it was told.
+// beNode asks each limiter as often as all nodes together may. It begins with the first line of its input and stops at
+// the end. It prints its tallies once per window. The clock that the limiters see is ahead by Ahead.
 func beNode() error {
 	var o nodeOrders
 	if err := json.Unmarshal([]byte(os.Getenv(ordersEnv)), &o); err != nil {
 		return err
 	}
 	logx.Disable()
-	redis.SetLogger(silent{}) // that Redis is away is what is measured
+	redis.SetLogger(silent{}) // the outage of Redis is what this measures
 	all := limit{addr: o.Redis, rate: o.Rate, nodes: o.Nodes}.compared()
 	defer closeAll(all)
 	in := bufio.NewReader(os.Stdin)
@@ -83,8 +83,8 @@ type node struct {
 	tallies map[[2]int64]*tally // by limiter and window; guarded by mu
 }
 
-// load sends requests at random times that do not wait for each other. Evenly spaced ones would find a new token in the same
-// order each time, and one node would get most of what is there.
+// load sends requests at random times, without waiting for answers. With even spacing, the nodes would find new tokens
+// in the same order each time, and one node would get most of them.
 func (n *node) load(ctx context.Context, i int, e *entry) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

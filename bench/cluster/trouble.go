@@ -15,8 +15,8 @@ type loss struct {
 	Name     string  `json:"name"`
 	Before   float64 `json:"before"`
 	During   float64 `json:"during"`
-	FailOpen float64 `json:"during_fail_open"` // by a caller who takes an error for a yes
-	After    float64 `json:"after"`            // in twice the time, since Redis is back, empty
+	FailOpen float64 `json:"during_fail_open"` // with a caller that treats an error as a yes
+	After    float64 `json:"after"`            // in twice that time after the empty restart of Redis
 	Errors   float64 `json:"errors"`           // part of the calls that end in one while Redis is away
 	P99      float64 `json:"p99_ms"`           // ms that a decision takes while Redis is away
 }

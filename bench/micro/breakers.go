@@ -10,8 +10,8 @@ import (
 	zerobreaker "github.com/zeromicro/go-zero/core/breaker"
 )
 
-// breakers are the peers that watch how calls go. Those without states refuse by chance, so some of their requests on
-// the path "refuse" are let through, and fail.
+// breakers are the peers that watch the outcomes of calls. Breakers without states refuse at random, so some of their
+// requests on the path "refuse" are admitted, and fail.
 func breakers() []entry {
 	return []entry{
 		{"go-zero breaker", breaking, admit, always(goZeroBreaker)},

@@ -1,9 +1,9 @@
-// Micro measures what it costs to ask a policy, for Spillway and its peers side by side.
+// Micro measures the cost of asking a policy, for Spillway and its peers side by side.
 //
 //	go run ./bench/micro -json out.json
 //
-// Every cell is measured once in each pass, and the passes follow one another, so that a slow spell of the machine meets
-// all of them alike. The table gives medians over the passes; the ratio is to two clock reads of the same pass.
+// Every cell is measured once in each pass. The passes follow one another, so that a slow spell of the machine affects
+// all cells alike. The table gives medians over the passes. The ratio is to two clock reads of the same pass.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 // never is a CPU threshold, in thousandths, that no usage reaches.
 const never = 1e6
 
-// shedders are the peers that watch the load. Those that go by the CPU are measured at rest, which is cheaper, and
+// shedders are the peers that watch the load. Those that use the CPU are measured at rest, which is cheaper, and
 // overloaded.
 func shedders() []entry {
 	return []entry{

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/internal/overload"
 )
 
-// figures is what -json writes: what examples/overload writes, for several works.
+// figures are the output of -json: that of examples/overload, for several works.
 type figures struct {
 	overload.Conditions
 
@@ -24,7 +24,7 @@ type figures struct {
 	Series   []series `json:"series"`
 }
 
-// A work is one kind of request, with what the bare server can carry of it in the last pass.
+// A work is one kind of request, with the bare server's capacity for it in the last pass.
 type work struct {
 	Work          string   `json:"work"`
 	About         string   `json:"work_about"`

@@ -1,11 +1,11 @@
-// Overload drives a real HTTP server far beyond what it can carry, behind Spillway and its peers side by side, and
-// compares what each keeps with the best limit that could have been set by hand.
+// Overload drives a real HTTP server far beyond its capacity, behind Spillway and its peers side by side. It compares
+// the goodput of each with that of the best limit that could have been set by hand.
 //
 //	go run ./bench/overload -guards none,spillway,aegis -works cpu,db -loads 2,5,10 -seconds 8 -json figures.json
 //
-// In each pass every guard meets every load, and so do fixed limits, of which the best for that work and load is the
-// yardstick. From pass to pass the guards change places. The capacity is measured before and after a pass; if it has
-// moved, the machine was not steady and the pass is done again.
+// In each pass every guard and several fixed limits meet every load. The best fixed limit for that work and load is the
+// yardstick. The guards change places from pass to pass. The capacity is measured before and after a pass. If it has
+// moved, the machine was not steady, and the pass is repeated.
 package main
 
 import (

@@ -52,7 +52,7 @@ func shown(run *overload.Run) *overload.Run {
 func (f *figures) section(w work, run *overload.Run) report.Section {
 	s := report.Section{
 		Title: w.Work,
-		Text:  fmt.Sprintf("%s. The bare server carries %.0f requests a second.", w.About, w.Capacity),
+		Text:  fmt.Sprintf("%s. The bare server can serve %.0f requests a second.", w.About, w.Capacity),
 		Table: &report.Table{Head: []string{
 			"Guard, load", "Goodput", "Of the best fixed limit", "Best", "First 5 s", "p99 ms", "Refused", "Refused p99 ms", "Timed out",
 		}},

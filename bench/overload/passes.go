@@ -28,7 +28,7 @@ func isFixed(guard string) bool {
 	return ok
 }
 
-// limits returns the guards that are added to those asked for, to find the best fixed limit among.
+// limits returns the guards that are added to find the best fixed limit.
 func (s *settings) limits(work string) (guards []string, err error) {
 	limits := sweeps[work]
 	switch {
@@ -100,7 +100,8 @@ func (s *settings) steady(plan overload.Plan, measure func(overload.Plan) (*over
 	return best, nil
 }
 
-// moved returns how far the capacity after a pass was from that before it, as a fraction. What cannot be told has moved.
+// moved returns how far the capacity after a pass was from that before it, as a fraction. An unknown capacity counts as
+// moved.
 func moved(pass *overload.Run) float64 {
 	if !(pass.Capacity > 0) || !(pass.CapacityAfter > 0) {
 		return math.Inf(1)

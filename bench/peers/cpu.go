@@ -8,9 +8,9 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// What go-zero and aegis take for the CPU usage, in thousandths. Both keep it in a variable of the package that only their
-// own samplers write, and offer no way to give them a reading: these names are the way. Neither variable is used here but
-// by the functions of sync/atomic, as there.
+// These are the CPU usages of go-zero and aegis, in thousandths. Both packages keep theirs in a variable that only
+// their own samplers write, and offer no way to set it: hence these names. Only functions of sync/atomic use the
+// variables here, as in those packages.
 
 //go:linkname goZeroCPU github.com/zeromicro/go-zero/core/stat.cpuUsage
 var goZeroCPU int64
@@ -18,8 +18,8 @@ var goZeroCPU int64
 //go:linkname aegisCPU github.com/go-kratos/aegis/ratelimit/bbr.gCPU
 var aegisCPU int64
 
-// trueCPU returns Spillway's own reading of the CPU, refreshed by whoever asks: as often as go-zero does, twice as often as
-// aegis, and smoothed as much as by both.
+// trueCPU returns Spillway's own reading of the CPU, refreshed by its callers: as often as by go-zero, twice as often
+// as by aegis, and smoothed as much as by both.
 func trueCPU() (func() (float64, float64), error) {
 	sensor, err := stats.NewCPU(&stats.CPUOptions{Interval: 250 * time.Millisecond, Beta: 0.95})
 	if err != nil {

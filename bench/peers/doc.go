@@ -3,8 +3,8 @@
 //
 //	os.Exit(overload.Main(overload.Config{Guards: peers.Guards()}))
 //
-// Each peer is shown at its best. Those that go by the CPU get a true reading of what the process uses of what it may use, by
-// the sensor that Spillway itself uses, unsmoothed and refreshed by the requests themselves. Under names with "smooth" they
-// get it smoothed as much as they smooth theirs, under names with "stock" they read for themselves. Logs are off.
-// Gradient2 and Vegas are written anew after Netflix' concurrency-limits, because no Go module of them can be had.
+// Each peer is shown at its best. Peers that use the CPU get a true reading of the process's usage as a share of its
+// quota. The reading comes from Spillway's own sensor, unsmoothed, and requests refresh it. Under names with "smooth"
+// it is smoothed as much as they smooth theirs. Under names with "stock" they read for themselves. Logs are off.
+// Gradient2 and Vegas are new implementations after Netflix' concurrency-limits, which has no Go module.
 package peers

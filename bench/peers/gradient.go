@@ -59,7 +59,8 @@ const (
 	gradientDecay     = 0.95
 )
 
-// newGradient2 is the limit that follows the ratio of a long mean of the latency to what it is now, after Netflix' Gradient2.
+// newGradient2 is the limit that follows the ratio of a long mean of the latency to its present value, after Netflix'
+// Gradient2.
 func newGradient2(Facts) (Admission, error) {
 	long, seen := 0.0, 0
 	l := &limit{limit: firstLimit, learn: func(limit float64, latency time.Duration, inFlight int) float64 {
@@ -73,7 +74,7 @@ func newGradient2(Facts) (Admission, error) {
 		if long > 2*short { // the mean remembers an overload that is over
 			long *= gradientDecay
 		}
-		if float64(inFlight) < limit/2 { // the limit was not what held requests back, so it was not tried either
+		if float64(inFlight) < limit/2 { // the limit did not hold requests back, so it was not tested
 			return limit
 		}
 		wanted := limit*min(max(gradientTolerance*long/short, 0.5), 1) + gradientQueue
@@ -85,13 +86,13 @@ func newGradient2(Facts) (Admission, error) {
 // Constants of Vegas.
 const (
 	vegasMax   = 1000
-	vegasAlpha = 3  // times log10 of the limit: fewer in the queue than this let the limit rise
-	vegasBeta  = 6  // times log10 of the limit: more in the queue than this let it fall
+	vegasAlpha = 3  // times log10 of the limit; a shorter queue raises the limit
+	vegasBeta  = 6  // times log10 of the limit; a longer queue lowers the limit
 	vegasProbe = 30 // times the limit: samples until the least latency is learned anew
 )
 
-// newVegas is the limit that guesses how many requests queue from the least latency seen, after TCP Vegas and Netflix'
-// limit of that name.
+// newVegas is the limit that estimates the length of the queue from the least latency seen, after TCP Vegas and
+// Netflix' limit of that name.
 func newVegas(Facts) (Admission, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	jitter := func() float64 { return 0.5 + rng.Float64()/2 }

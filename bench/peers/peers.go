@@ -19,10 +19,10 @@ type Peer struct {
 	New func(Facts) (Admission, error)
 }
 
-// Facts is what a peer may know of the process that it guards.
+// Facts are the facts about the process that a peer may use.
 type Facts struct {
-	// CPU returns the CPU in use as a fraction, 0 to 1, of what the process may use, as it is and smoothed; 0 while it is
-	// unknown.
+	// CPU returns the CPU in use as a fraction, 0 to 1, of the CPU that the process may use, raw and smoothed; 0 while
+	// it is unknown.
 	CPU func() (raw, smoothed float64)
 }
 
@@ -31,7 +31,7 @@ type Admission struct {
 	// Admit reports whether a request may run; if so, done must be called once when it has ended.
 	Admit func() (done func(), ok bool)
 
-	// View shows what the peer believes. It may be nil.
+	// View returns the peer's figures. It may be nil.
 	View func() overload.View
 }
 
@@ -63,8 +63,8 @@ func Find(name string) (Peer, error) {
 	return Peer{}, fmt.Errorf("peers: no peer %q; there are %s", name, strings.Join(known, ", "))
 }
 
-// Guards returns Spillway and all peers as guards of a real server. It ends what go-zero writes once a minute because its
-// package is there.
+// Guards returns Spillway and all peers as guards of a real server. It turns off the log line that go-zero writes once
+// a minute.
 func Guards() []overload.Guard {
 	logx.Disable()
 	guards := []overload.Guard{{Name: "spillway", Wrap: protected}}

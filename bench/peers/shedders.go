@@ -56,8 +56,8 @@ func aegis(Facts) (Admission, error) {
 	}, nil
 }
 
-// failsafeLimiter is failsafe-go's adaptive limiter with its defaults, by its cheapest interface. Its queue is off, as by
-// default: with it the goodput is lower.
+// failsafeLimiter is failsafe-go's adaptive limiter with its defaults, through its cheapest interface. Its queue is
+// off, as by default: with the queue the goodput is lower.
 func failsafeLimiter(Facts) (Admission, error) {
 	limiter := adaptivelimiter.NewWithDefaults[any]()
 	return Admission{
@@ -77,7 +77,7 @@ func failsafeLimiter(Facts) (Admission, error) {
 	}, nil
 }
 
-// throttled is what the throttler takes for a failure: an answer that is worthless when it comes.
+// throttled is the latency from which the throttler counts an answer as a failure: it is worthless then.
 const throttled = 500 * time.Millisecond
 
 // failsafeThrottler is failsafe-go's adaptive throttler with its defaults. It refuses at random by the share of failures.

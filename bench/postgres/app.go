@@ -24,14 +24,14 @@ const (
 	beat     = 100 * time.Millisecond  // how often the app shows its own view
 )
 
-// orders are what the parent asks of the app.
+// orders are the parent's instructions for the app.
 type orders struct {
 	Guard string        `json:"guard"`
 	URL   string        `json:"url"` // of the database
 	SLO   time.Duration `json:"slo"`
 }
 
-// A glimpse is what a guard believes at one moment.
+// A glimpse is the figures of a guard at one moment.
 type glimpse struct {
 	UnixNano int64                    `json:"at"`
 	Views    map[string]overload.View `json:"views"`
@@ -46,7 +46,7 @@ func runApp(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("orders: %w", err)
 	}
 	stdin := bufio.NewReader(in)
-	if _, err := stdin.ReadString('\n'); err != nil { // the parent says when the process is in its control group
+	if _, err := stdin.ReadString('\n'); err != nil { // the parent writes a line when the process is in its control group
 		return err
 	}
 	config, err := pgxpool.ParseConfig(o.URL)
@@ -149,7 +149,7 @@ func startApp(o orders, group *overload.Cgroup) (*app, error) {
 	return a, nil
 }
 
-// begin moves the process to its group, tells it to go on and waits until it serves.
+// begin moves the process to its group, starts it and waits until it serves.
 func (a *app) begin(lines *json.Decoder, group *overload.Cgroup) error {
 	if err := group.Add(a.cmd.Process.Pid); err != nil {
 		return fmt.Errorf("%w: control group: %w", errSkip, err)
@@ -160,7 +160,7 @@ func (a *app) begin(lines *json.Decoder, group *overload.Cgroup) error {
 	return lines.Decode(&a.addr)
 }
 
-// collect reads what the app shows until it ends.
+// collect reads the app's glimpses until it ends.
 func (a *app) collect(lines *json.Decoder) {
 	for {
 		var g glimpse
@@ -173,9 +173,9 @@ func (a *app) collect(lines *json.Decoder) {
 	}
 }
 
-// stop ends the process and returns what it showed.
+// stop ends the process and returns its glimpses.
 func (a *app) stop() []glimpse {
-	_ = a.stdin.Close() // tells the app to end; if it has ended already, so much the better
+	_ = a.stdin.Close() // ends the app, if it has not ended already
 	select {
 	case <-a.ended:
 	case <-time.After(300 * time.Millisecond):

@@ -22,7 +22,7 @@ func (c cell) String() string {
 	return place{c.mix.name, c.load, c.fault}.String() + " " + c.guard
 }
 
-// A rig is what all cells are measured on.
+// A rig is the setup that all cells are measured on.
 type rig struct {
 	*settings
 
@@ -32,7 +32,7 @@ type rig struct {
 }
 
 const (
-	lightLoad   = 0.5 // what each step begins from
+	lightLoad   = 0.5 // load before each step
 	beforeFault = 3 * time.Second
 	workers     = 2 * poolSize     // of the closed loop
 	closedTime  = 3 * time.Second  // while the capacity is counted
@@ -57,7 +57,7 @@ func (r *rig) with(ctx context.Context, o orders, f func(c *clients) error) ([]g
 	return seen, r.db.rest(ctx)
 }
 
-// A load is what the bare app carries of a mix, and what that costs.
+// A load is the bare app's throughput for a mix, and its cost.
 type load struct {
 	Mix         string  `json:"mix"`
 	Capacity    float64 `json:"capacity_rps"`
@@ -176,7 +176,7 @@ func (r *rig) run(ctx context.Context, c cell, capacity float64, seed uint64) (*
 		res.DeadS = longestDead(times, step, end, rate)
 		return res, nil
 	}
-	from := min(back.Sub(base), end-grain) // what was sent while nothing could answer says little about the guard
+	from := min(back.Sub(base), end-grain) // requests sent while the database could not answer say little about the guard
 	res.measure(requests, from, end, capacity)
 	res.DeadS = untilGood(times, from, end, rate)
 	return res, nil

@@ -21,11 +21,11 @@ const (
 // maxOpen bounds how many requests the clients have open at once.
 const maxOpen = 8192
 
-// A kind says how one request ended.
+// A kind is the way in which a request ended.
 type kind uint8
 
 const (
-	answered kind = iota + 1 // in full
+	answered kind = iota + 1 // answered in full
 	refused                  // because of overload
 	timeout                  // nothing came within the deadline
 	failed                   // anything else, a failed query for one
@@ -76,7 +76,8 @@ func (c *clients) close() {
 	}
 }
 
-// run sends all requests, with times counted from base, and waits for their ends. It returns those that were sent.
+// run sends all requests, with times counted from base, and waits for their ends. It returns the samples of the sent
+// requests.
 func (c *clients) run(ctx context.Context, base time.Time, requests []sample) []sample {
 	var wg sync.WaitGroup
 	defer wg.Wait()

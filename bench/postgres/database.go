@@ -15,25 +15,25 @@ import (
 	"github.com/spillway-go/spillway/internal/overload"
 )
 
-// A database is a PostgreSQL server with a data folder and a control group of its own. One goroutine may use it.
+// A database is a PostgreSQL server with a separate data folder and control group. One goroutine may use it.
 type database struct {
 	bin, dir string
 	as       account
 	group    *overload.Cgroup
 	master   *exec.Cmd
 	ended    <-chan struct{}
-	log      *os.File // what initdb and the server say
+	log      *os.File // output of initdb and the server
 }
 
 const (
-	rowCount     = 60_000 // of the table; the aggregate reads them all
+	rowCount     = 60_000 // rows of the table; the aggregate reads all of them
 	logName      = "log"
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
 
-// openDatabase installs PostgreSQL if need be, starts it and fills its table. An error that is errSkip says why this
-// machine cannot.
+// openDatabase installs PostgreSQL if necessary, starts it and fills its table. An error that is errSkip says why this
+// machine cannot run it.
 func openDatabase(ctx context.Context, quota float64) (*database, error) {
 	bin, err := programs(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *database) answers(ctx context.Context, query string) error {
 	}
 }
 
-// exec runs a statement in a session of its own.
+// exec runs a statement in a separate session.
 func (d *database) exec(ctx context.Context, query string) error {
 	c, err := pgx.Connect(ctx, d.url())
 	if err != nil {
@@ -170,7 +170,7 @@ func (d *database) rest(ctx context.Context) error {
 	return d.answers(ctx, others)
 }
 
-// signal tells each process of the server, the postmaster first, so that none is born meanwhile.
+// signal signals each process of the server, the postmaster first, so that no process starts meanwhile.
 func (d *database) signal(sig syscall.Signal) error {
 	if err := tell(d.master.Process.Pid, sig); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (d *database) restart(ctx context.Context) error {
 	return d.start(ctx)
 }
 
-// close ends the server, whatever its state, and removes what belonged to it.
+// close ends the server, whatever its state, and removes its files.
 func (d *database) close() {
 	if d.master != nil {
 		_ = d.signal(sigCont) // it may be stopped, and could not end

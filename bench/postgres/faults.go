@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A fault is what happens to the database in the middle of a load. Between its beginning and its end no query is answered.
+// A fault is an event in the database in the middle of a load. Between its beginning and its end no query is answered.
 type fault struct {
 	name string
 	last time.Duration // how long it lasts, about

@@ -29,7 +29,7 @@ type result struct {
 	GoodputLast float64  `json:"goodput_last"` // the same over the last half
 	RefusedP99  *float64 `json:"refused_p99_ms"`
 	LagP99      float64  `json:"lag_p99_ms"`   // how late the clients were
-	Capacity    float64  `json:"capacity_rps"` // of the bare app, right before
+	Capacity    float64  `json:"capacity_rps"` // of the bare app, measured just before
 	DatabaseCPU float64  `json:"database_cpu"` // CPUs that the database used during the load
 	BestFixed   string   `json:"best_fixed,omitempty"`
 	P99Fixed    string   `json:"p99_fixed,omitempty"` // the limit that P99OfBest compares with
@@ -52,7 +52,7 @@ func between(samples []sample, from, to time.Duration) (out []sample) {
 	return out
 }
 
-// measure reduces what was sent in [from, to) to the figures of r that concern the clients.
+// measure computes the client figures of r from the samples sent in [from, to).
 func (r *result) measure(samples []sample, from, to time.Duration, capacity float64) {
 	sent := between(samples, from, to)
 	var counts [unsent + 1]float64
@@ -103,11 +103,11 @@ func quantile(d []time.Duration, q float64) *float64 {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// The grain of what counts as dead.
+// The resolution of dead time.
 const (
 	grain       = 50 * time.Millisecond
 	deadWindow  = 250 * time.Millisecond // less than that is chance
-	deadShare   = 0.1                    // of the expected: a window with fewer useful answers is dead
+	deadShare   = 0.1                    // a window with less than this share of the expected useful answers is dead
 	aliveWindow = 500 * time.Millisecond
 	aliveShare  = 0.9
 )
@@ -130,8 +130,8 @@ func count(times []time.Duration, from, to time.Duration) float64 {
 	return float64(last - first)
 }
 
-// longestDead returns the longest stretch of [from, to] without useful answers, in seconds: that of windows of 250 ms,
-// one every 50 ms, each with less than a tenth of rate answers per second.
+// longestDead returns the longest stretch of [from, to] without useful answers, in seconds. It looks at windows of 250
+// ms, one every 50 ms; a dead window has less than a tenth of rate answers per second.
 func longestDead(times []time.Duration, from, to time.Duration, rate float64) float64 {
 	longest, begin := time.Duration(0), time.Duration(-1)
 	for t := from; t+deadWindow <= to; t += grain {
@@ -147,8 +147,8 @@ func longestDead(times []time.Duration, from, to time.Duration, rate float64) fl
 	return longest.Seconds()
 }
 
-// untilGood returns how many seconds after back useful answers come at nine tenths of rate per second, for half a second.
-// If that is not before to, it returns all that time.
+// untilGood returns the seconds from back until useful answers come at nine tenths of rate per second, for half a
+// second. If that does not happen before to, it returns the whole time.
 func untilGood(times []time.Duration, back, to time.Duration, rate float64) float64 {
 	for t := back; t+aliveWindow <= to; t += grain {
 		if count(times, t, t+aliveWindow) >= aliveShare*rate*aliveWindow.Seconds() {
@@ -164,7 +164,7 @@ func median(all []float64) float64 {
 	return all[(len(all)-1)/2]
 }
 
-// medianOf is median for figures that may be missing. Those that are count as the worst.
+// medianOf is median for figures that may be missing. Missing figures count as the worst.
 func medianOf(all []*float64) *float64 {
 	var known []float64
 	for _, x := range all {
@@ -181,7 +181,7 @@ func medianOf(all []*float64) *float64 {
 	return &m
 }
 
-// best returns the best of some fixed limits, and the one of them with the lowest p99 among those that keep fixedShare of its
+// best returns the best of some fixed limits, and the limit with the lowest p99 among those that keep fixedShare of its
 // goodput. Both are nil if there are none.
 func best(fixed []*result) (goodput, p99 *result) {
 	for _, r := range fixed {

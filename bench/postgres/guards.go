@@ -27,7 +27,7 @@ const (
 	throttlePrefix = "throttle:"      // chi's Throttle
 )
 
-// views are what the guard of an app believes, by the name of its shedder: that of the route, or "".
+// views are the figures of the guard of an app, by the name of its shedder: the route, or "".
 type views map[string]overload.StatsFunc
 
 // newApp returns the handler of the app, behind the guard of the given name in its first state.

@@ -1,15 +1,16 @@
-// Postgres measures guards in front of a real PostgreSQL: an app with chi and a pool of 8 connections, in a control group with
-// 0.4 CPU, and a database in another with 0.8 CPU, which is the bottleneck.
+// Postgres measures guards in front of a real PostgreSQL. An app with chi and a pool of 8 connections runs in a control
+// group with 0.4 CPU. Its database runs in another with 0.8 CPU, and is the bottleneck.
 //
 //	go run ./bench/postgres -json postgres.json
 //	go run ./bench/postgres -guards spillway -mixes mixed -loads 2 -faults none,cold -trace trace.csv
 //
-// It steps from half the capacity to each load, starts the app straight into three times the capacity, and stops, restarts
-// and locks the database. Fixed concurrency limits are swept: the best of them for the same mix and load is the yardstick.
+// It steps from half the capacity to each load, starts the app straight into three times the capacity, and stops,
+// restarts and locks the database. It also sweeps fixed concurrency limits: the best of them for the same mix and load
+// is the yardstick.
 //
-// It needs Linux, the rights to make control groups, and Debian's package postgresql, which root installs by this command if
-// it is not there. Where one is missing it says SKIPPED and ends well. The database has a folder for this run alone, listens
-// on a socket in it, and ends with this program.
+// It needs Linux, the right to make control groups, and Debian's package postgresql. If the package is missing, root
+// installs it by this command. Where a requirement is missing, the command prints SKIPPED and exits with status 0. The
+// database has a folder for this run alone, listens on a socket in it, and ends with this program.
 package main
 
 import (
@@ -115,7 +116,7 @@ func (f *figures) measure(ctx context.Context, s *settings, out io.Writer) (err 
 		return fmt.Errorf("%w: no control group can be made: %w", errSkip, err)
 	}
 	defer group.Remove()
-	_ = overload.Renice(-10) // clients that are late would flatter the guards; where this is not allowed, a note tells
+	_ = overload.Renice(-10) // clients that are late would flatter the guards; where this is not allowed, a note says so
 	f.Postgres = db.version(ctx)
 	all := &session{
 		rig: &rig{settings: s, db: db, group: group, trace: t}, out: out,
@@ -133,7 +134,7 @@ func (f *figures) measure(ctx context.Context, s *settings, out io.Writer) (err 
 	return f.print(out)
 }
 
-// usual returns the medians of what the bare app carried.
+// usual returns the medians of the bare app's figures.
 func usual(all []load) load {
 	figure := func(of func(load) float64) float64 {
 		var x []float64

@@ -68,8 +68,8 @@ func (s *session) measure(ctx context.Context) error {
 	return nil
 }
 
-// pass measures one mix once. The capacity is measured before each place, so that its guards face the same load and share
-// the same yardstick on a machine whose speed changes, and once more at the end.
+// pass measures one mix once. The capacity is measured before each place, and a last time at the end. So all guards of
+// a place face the same load and share the same yardstick, even if the speed of the machine changes.
 func (s *session) pass(ctx context.Context, pass int, m mix) error {
 	before := -1.0
 	for _, p := range s.places(m) {
@@ -95,7 +95,7 @@ func (s *session) pass(ctx context.Context, pass int, m mix) error {
 	return nil
 }
 
-// moved notes that the capacity is not what it was, if so.
+// moved adds a note if the capacity has changed.
 func (s *session) moved(m mix, before, after float64) {
 	if by := after/before - 1; before > 0 && math.Abs(by) > drift {
 		s.note("%s: the capacity moved by %+.0f %%, from %.0f requests per second", m.name, 100*by, before)
@@ -160,8 +160,8 @@ func (s *session) places(m mix) (all []place) {
 	return all
 }
 
-// guardsAt returns the guards to measure at p, but for the one with an objective. At a step and a cold start that is the
-// sweep of fixed limits too; at a fault, the best of the nearest step.
+// guardsAt returns the guards to measure at p, except the one with an objective. At a step and a cold start it adds the
+// sweep of fixed limits, and at a fault the best limit of the nearest step.
 func (s *session) guardsAt(p place) (guards []string) {
 	for _, g := range s.guards {
 		if g != withSLO {
@@ -194,7 +194,7 @@ func (s *session) stepNear(p place) (step place) {
 	return step
 }
 
-// sloAt returns the objective for p: the one asked for, or twice the p99 of the best fixed limit there, as it was in the
+// sloAt returns the objective for p: the one from the flags, or twice the p99 of the best fixed limit there in the
 // first pass. It is 0 if there is none.
 func (s *session) sloAt(p place) time.Duration {
 	if s.slo > 0 {
@@ -230,7 +230,7 @@ func fixedOf(rows []*result) (out []*result) {
 	return out
 }
 
-// compare fills in what the rows of one place are compared with the best fixed limit.
+// compare fills in the comparisons of the rows of one place with the best fixed limit.
 func compare(rows []*result) {
 	most, lowest := best(fixedOf(rows))
 	for _, r := range rows {

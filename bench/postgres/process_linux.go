@@ -12,7 +12,7 @@ import (
 // runAs is the account under which PostgreSQL runs where this program runs as root, which PostgreSQL refuses.
 const runAs = "postgres"
 
-// An account is what a process runs as. The zero account is that of this process.
+// An account is the user and group of a process. The zero account is that of this process.
 type account struct{ uid, gid uint32 }
 
 func databaseAccount() (account, error) {
@@ -31,7 +31,7 @@ func databaseAccount() (account, error) {
 	return account{uint32(uid), uint32(gid)}, err
 }
 
-// own prepares cmd to run as a, in a process group of its own, so that a terminal's SIGINT does not reach it, and to die
+// own prepares cmd to run as a, in a separate process group, so that a terminal's SIGINT does not reach it, and to die
 // with the thread that starts it.
 func own(cmd *exec.Cmd, a account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -40,7 +40,7 @@ func own(cmd *exec.Cmd, a account) {
 	}
 }
 
-// keep starts cmd and returns a channel that is closed when cmd has ended, after which its ProcessState is there. The thread
+// keep starts cmd and returns a channel that is closed when cmd has ended; then its ProcessState is set. The thread
 // lives as long as cmd, since the kernel kills cmd with it.
 func keep(cmd *exec.Cmd) (<-chan struct{}, error) {
 	started, ended := make(chan error), make(chan struct{})
@@ -63,12 +63,12 @@ func keep(cmd *exec.Cmd) (<-chan struct{}, error) {
 const (
 	sigStop = syscall.SIGSTOP
 	sigCont = syscall.SIGCONT
-	sigFast = syscall.SIGINT  // of a postmaster: end sessions, write everything down, exit
-	sigQuit = syscall.SIGQUIT // of a postmaster: exit at once
+	sigFast = syscall.SIGINT  // a postmaster ends its sessions, writes a checkpoint and exits
+	sigQuit = syscall.SIGQUIT // a postmaster exits at once
 	sigKill = syscall.SIGKILL
 )
 
-// tell sends a signal to a process. One that has ended meanwhile is no error.
+// tell sends a signal to a process. A process that has already ended is not an error.
 func tell(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); !errors.Is(err, syscall.ESRCH) {
 		return err

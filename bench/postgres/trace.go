@@ -13,8 +13,8 @@ import (
 	"github.com/spillway-go/spillway/internal/overload"
 )
 
-// A trace is a CSV file of what each shedder believed, beside what the clients saw in the same 100 ms. A nil trace is not
-// written.
+// A trace is a CSV file of the figures of each shedder, beside those of the clients in the same 100 ms. A nil trace is
+// not written.
 type trace struct {
 	file *os.File
 	csv  *csv.Writer
@@ -48,7 +48,7 @@ func (t *trace) close() error {
 	return err
 }
 
-// A bin counts what the clients saw in one beat: sent by send time, the rest by when it came.
+// A bin counts the requests of one beat: sent by send time, the others by end time.
 type bin struct{ sent, useful, refused, timeouts, failed int }
 
 func bins(samples []sample, end time.Duration) []bin {

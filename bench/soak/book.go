@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A gateBook is a gate and what it should have counted.
+// A gateBook is a gate and its expected counts.
 type gateBook struct {
 	w    *world
 	name string
@@ -25,7 +25,7 @@ type gateBook struct {
 
 type refusal struct{ policy, reason string }
 
-// A pass is what an admitted request holds.
+// A pass is the state of an admitted request.
 type pass struct {
 	g      *gateBook
 	permit spillway.Permit

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	keysOfServer  = 300 // that requests have; fewer fit into the tables
-	keysWatched   = 40  // of which what is let through is checked
+	keysOfServer  = 300 // keys in use; fewer fit into the tables
+	keysWatched   = 40  // keys whose admitted requests are checked
 	dependencies  = 24
 	capacity      = 62.5 // requests per second that the processors of the server can answer
 	cpuPerRequest = 32 * time.Millisecond
@@ -42,7 +42,7 @@ func (w *world) probe(name string, p spillway.Policy) *probe {
 	return b
 }
 
-// gate puts a gate of the policies, and of one that fails, into the books.
+// gate makes a gate of the policies and a faulty one, and adds it to the books.
 func (w *world) gate(name string, policies ...spillway.Policy) *gateBook {
 	g := &gateBook{w: w, name: name, gate: spillway.New(append(policies, faulty{w})...), refused: map[refusal]int64{}}
 	w.gates = append(w.gates, g)
@@ -59,7 +59,7 @@ func (w *world) tune(name string, f func() error) {
 	})
 }
 
-// within reports a figure that cannot be.
+// within reports a figure outside its possible range.
 func (w *world) within(name, what string, got, least, most float64) {
 	if !(got >= least && got <= most) {
 		w.violate(name, "%s: %v to %v expected, it says %v", what, least, most, got)
@@ -217,7 +217,7 @@ func (w *world) breakerOptions() breaker.Options {
 }
 
 func (w *world) breaker() spillway.Policy {
-	var state breaker.State // that the last event led to
+	var state breaker.State // after the last event
 	k := spillway.Must(breaker.New(&breaker.Options{Seed: w.seed + 2, OnEvent: func(e breaker.Event) {
 		if !e.WouldOpen && e.From != state {
 			w.violate("breaker", "an event from %v expected, got one from %v to %v", state, e.From, e.To)
@@ -286,7 +286,7 @@ func (w *world) breakers() spillway.Policy {
 	return b
 }
 
-// A budget is a retry budget and what should be left of it.
+// A budget is a retry budget and its expected rest.
 type budget struct {
 	*httpgate.RetryBudget
 	w      *world

@@ -103,7 +103,7 @@ func innocent(churn bool) func(ctx context.Context, l *liveRun, rng *rand.Rand) 
 	}
 }
 
-// hungry clients ask for what makes garbage or panics.
+// hungry clients send requests whose handlers make garbage or panic.
 func hungry(ctx context.Context, l *liveRun, rng *rand.Rand) {
 	c := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer c.CloseIdleConnections()
@@ -166,7 +166,7 @@ func slowReader(ctx context.Context, conn net.Conn, rng *rand.Rand) {
 	}
 }
 
-// halfOpen sends the beginning of a header and says no more.
+// halfOpen sends the beginning of a header and then nothing.
 func halfOpen(ctx context.Context, conn net.Conn, rng *rand.Rand) {
 	const header = "POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: 1000\r\n\r\n"
 	_, _ = io.WriteString(conn, header[:rng.IntN(len(header)+1)])

@@ -24,11 +24,11 @@ func newClock(at time.Time) (*clock, error) {
 	return c, nil
 }
 
-// time returns what a process would read now.
+// time returns the time that a process would read now.
 func (c *clock) time() time.Time { return stepped(c.base.Add(c.now), c.skew) }
 
-// stepped returns t as it would have been read after the wall clock had been set d ahead: with the same monotonic reading.
-// Only whole seconds of d count.
+// stepped returns t as read after the wall clock was set d ahead, with the same monotonic reading. Only whole seconds
+// of d count.
 func stepped(t time.Time, d time.Duration) time.Time {
 	// Package time cannot say this: Add moves both readings. The seconds of a time with a monotonic reading stand above the
 	// 30 bits of its nanoseconds, in the first word.

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A counting limit is one whose Stats are those of the limits that count tokens.
+// A counting limit is a limit that counts tokens in its Stats.
 type counting interface {
 	spillway.Policy
 	Stats() limiter.Stats

@@ -1,20 +1,22 @@
-// Soak runs the policies for a long time under everything at once, and looks for what must not be: a permit that is lost, a
-// count that does not add up, a limit above its promise, a goroutine or a file that stays, a heap that grows.
+// Soak runs the policies for a long time under many troubles at once, and looks for faults: a lost permit, a count that
+// does not add up, a limit that lets through too much, a leaked goroutine or file, a growing heap.
 //
 //	go run ./bench/soak -hours 24 -virtual        # a day in virtual time, in some minutes
 //	go run ./bench/soak -real -minutes 10         # a real server, real clients and a real Redis
 //	go run ./bench/soak -hours 24 -virtual -seed 7 -json soak.json
 //
-// In virtual time a process has four gates with all policies of the module that limit, shed or break. Its load follows the day;
-// dependencies become slow, fail and hang; handlers panic and exit; contexts end; sensors lie; the wall clock is set ahead and
-// back; options change at random. Every virtual minute the figures of every policy and gate are compared with books that are
-// kept beside them. A seed gives the same run again, as far as goroutines in queues do not matter.
+// In virtual time a process has four gates with all policies of the module that limit, shed or break. Its load follows
+// the day. Dependencies become slow, fail and hang, handlers panic and exit, contexts end, and sensors report wrong
+// values. The wall clock is set ahead and back, and options change at random. Every virtual minute the soak compares
+// the figures of every policy and gate with separate books. A seed gives the same run again, as far as goroutines in
+// queues do not matter.
 //
-// The real form starts a server behind httpgate on the loopback, with a shedder and a limit on a redis-server of its own, and
-// attacks it with clients that come and go, read slowly, send slowly, go away and say nothing, while Redis is restarted. At
-// its end nothing may be in flight, and goroutines, open files and heap are what they were.
+// The real form starts a server behind httpgate on the loopback, with a shedder and a limit on its own redis-server. It
+// attacks the server with clients that come and go, read slowly, send slowly, or connect and stay silent. Meanwhile
+// Redis is restarted. At the end nothing may be in flight, and goroutines, open files and heap are back at their first
+// values.
 //
-// The exit status is 1 after a violation or a leak; each is printed with its time, the seed and what was expected.
+// The exit status is 1 after a violation or a leak. Each is printed with its time, the seed and the expected value.
 package main
 
 import (
@@ -40,7 +42,7 @@ func main() {
 	}
 }
 
-// A report is what a run found.
+// A report is the result of a run.
 type report struct {
 	VirtualHours float64 `json:"virtual_hours"`
 	RealMinutes  float64 `json:"real_minutes,omitempty"`
@@ -50,7 +52,7 @@ type report struct {
 	Requests     int64   `json:"requests"`
 }
 
-// errFound tells that a run found something.
+// errFound is the error of a run with findings.
 var errFound = errors.New("there were violations or leaks")
 
 const usage = `Soak runs the policies for a long time under everything at once: faults, cancels, panics, clock steps, live tuning.

@@ -7,8 +7,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A probe stands around a policy and keeps its own books of what the policy did: what the figures of the policy are compared
-// with. A Gate asks it as it would ask the policy.
+// A probe wraps a policy and keeps separate books of its decisions, to compare with its figures. A Gate uses it in
+// place of the policy.
 type probe struct {
 	spillway.Policy
 	w    *world
@@ -28,7 +28,7 @@ type probe struct {
 	admits   func(r spillway.Request) // checks more, with mu held, after an admission
 	turned   func(r spillway.Request, reason string)
 	numbers  func() numbers
-	lastTake *entry // of the last admission, which a later policy of the gate may undo
+	lastTake *entry // of the last admission; a later policy of the gate may undo it
 }
 
 // numbers are figures of a policy that have to agree with the books; -1 is one that it does not have.
@@ -137,13 +137,13 @@ type queueing struct{ *probe }
 // Queues marks it.
 func (queueing) Queues() {}
 
-// faulty is a policy of the user's that refuses a few requests for no reason, and panics now and then: by the time of their
-// arrival, so that a run is the same whatever goroutine asks first.
+// faulty is a user's policy that refuses a few requests without a reason, and panics now and then. It decides by their
+// arrival times, so that a run is the same whichever goroutine asks first.
 type faulty struct{ w *world }
 
 var errWhim = &spillway.Rejection{Policy: "faulty", Reason: "whim"}
 
-// fault is what a faulty policy panics with.
+// fault is the panic value of a faulty policy.
 type fault struct{}
 
 func (f faulty) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A ledger keeps what a limit let through, and checks it against what the limit promises. Entries are settled, in the order
-// of their time, once nobody can give them back any more.
+// A ledger records the requests that a limit admitted, and checks them against the promise of the limit. Entries are
+// settled, in the order of their time, once they can no longer be given back.
 type ledger struct {
 	name    string
 	promise promise
-	hold    time.Duration // how long an entry may still be given back
+	hold    time.Duration // time within which an entry may be given back
 	entries []*entry
 }
 
-// An entry is so many tokens that were used at an instant.
+// An entry is a number of tokens used at an instant.
 type entry struct {
 	at   time.Duration // by the monotonic clock
 	wall time.Time
 	n    int64
 }
 
-// A promise is an obvious and slow form of what a limit promises. It takes entries in the order of their time and returns
-// what it saw and what it had expected at most.
+// A promise is a plain and slow model of the promise of a limit. It takes entries in the order of their time and
+// returns the use that it saw and the greatest use that it expected.
 type promise interface {
 	use(e *entry) (got, most float64)
 	// tune changes the numbers of the promise.
@@ -88,8 +88,8 @@ func (p *leaky) tune(at time.Duration, rate, burst float64) {
 	p.level = math.Min(p.level, burst)
 }
 
-// sliding promises that at most limit tokens are used in any window. A fixed window, whose edges are not known here, promises
-// twice its limit; what was let through under an older limit is then not held against the new one.
+// sliding promises that at most limit tokens are used in any window. A fixed window, whose edges are not known here,
+// promises twice its limit. Requests admitted under an older limit do not count against the new one.
 type sliding struct {
 	window time.Duration
 	limit  float64
@@ -123,8 +123,8 @@ func (p *sliding) tune(at time.Duration, _, limit float64) {
 	p.older, p.until, p.limit = math.Max(p.limit, p.older), at+p.window, limit
 }
 
-// calendar promises that at most limit tokens are used in any hour of the wall clock. If that is set back, what was used counts
-// in the hour that it shows then.
+// calendar promises that at most limit tokens are used in any hour of the wall clock. If the clock is set back, tokens
+// count in the hour that it then shows.
 type calendar struct {
 	limit, most float64 // most of the limits in force in this hour
 	hour        int64

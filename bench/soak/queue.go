@@ -11,17 +11,17 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A queueLane sends requests through a gate with queues. Each has a goroutine of its own, as it would block; the world goes on
-// when all of them have been admitted, been refused, or wait. So only the time in a queue's own clock is real, and no request
-// waits long enough for that to matter: deadlines are contexts, which the world ends.
+// A queueLane sends requests through a gate with queues. Each request has a separate goroutine, as it would block. The
+// world continues when all of them have been admitted, been refused, or wait. So only the queue's own clock is real,
+// and no request waits long enough for that to matter: deadlines are contexts, which the world ends.
 type queueLane struct {
 	w     *world
-	rng   *rand.Rand // of its own: which goroutine comes first does not disturb the other gates
+	rng   *rand.Rand // separate, so that the order of goroutines does not affect the other gates
 	book  *gateBook
 	queue *limiter.Queue
 
 	mu      sync.Mutex
-	members map[*limiter.Queue]int // of the registry, with how many requests ask them
+	members map[*limiter.Queue]int // of the registry, with the number of requests that use each
 	reports chan arrival
 	live    int // goroutines in the gate
 	cancels map[int64]context.CancelFunc
@@ -77,7 +77,7 @@ func (w *world) newQueueLane() *queueLane {
 	return q
 }
 
-// A member is a queue of the registry that tells whether somebody asks it.
+// A member is a queue of the registry that reports whether a request waits in it.
 type member struct {
 	*limiter.Queue
 	lane *queueLane

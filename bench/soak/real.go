@@ -25,8 +25,8 @@ import (
 type liveRun struct {
 	seed     uint64
 	out      io.Writer
-	settle   time.Duration  // how long what has ended may take to go
-	sabotage func(*liveRun) // what a test does to see that it is found; nil does nothing
+	settle   time.Duration  // how long ended goroutines and files may take to go
+	sabotage func(*liveRun) // a fault made by a test, to see that it is found; nil does nothing
 	began    time.Time
 	addr     string
 
@@ -38,7 +38,7 @@ type liveRun struct {
 
 	started    atomic.Int64 // requests that reached the handlers
 	ended      atomic.Int64
-	requests   atomic.Int64 // that clients sent
+	requests   atomic.Int64 // sent by clients
 	restarts   atomic.Int64
 	reporting  sync.Mutex
 	violations violations
@@ -49,7 +49,7 @@ const (
 	ratePerSecond  = 400 // of the limit on Redis
 )
 
-// violate reports that what must hold does not.
+// violate reports a violation.
 func (l *liveRun) violate(where, format string, args ...any) {
 	l.reporting.Lock()
 	defer l.reporting.Unlock()
@@ -58,13 +58,13 @@ func (l *liveRun) violate(where, format string, args ...any) {
 
 // run plays for d, and compares the process after it with the process before.
 func (l *liveRun) run(ctx context.Context, d time.Duration) (report, error) {
-	// What a process keeps for its life, such as the files of the sensors, is there after a rehearsal.
+	// A rehearsal opens everything that a process keeps for its life, such as the files of the sensors.
 	rehearsal := &liveRun{seed: l.seed, out: io.Discard, settle: l.settle}
 	if _, err := rehearsal.play(ctx, 200*time.Millisecond); err != nil {
 		return report{}, err
 	}
 	goroutines, files := runtime.NumGoroutine(), openFiles()
-	for range 25 { // what the rehearsal leaves behind may still be about to end
+	for range 25 { // goroutines of the rehearsal may still be about to end
 		time.Sleep(20 * time.Millisecond)
 		goroutines, files = min(goroutines, runtime.NumGoroutine()), min(files, openFiles())
 	}
@@ -155,7 +155,7 @@ func (l *liveRun) watch(ctx context.Context, d time.Duration) (heap []float64) {
 			l.violate("gate", "0 to %d in flight expected, it says %d", placesOfServer, n)
 		}
 		s := l.limit.Stats()
-		// A restart of Redis forgets what was taken, and the share of each process begins full.
+		// A restart of Redis forgets the used tokens, and the share of each process begins full.
 		most := ratePerSecond * (time.Since(l.began).Seconds() + 2 + 2*float64(l.restarts.Load()))
 		if n := float64(s.Admitted - s.Returned); n > most {
 			l.violate("cluster limit", "at most %.0f let through expected, it says %.0f", most, n)
@@ -213,7 +213,7 @@ func (l *liveRun) close() {
 		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Lost)
 }
 
-// await reports a figure that does not come down to what it was.
+// await reports a figure that does not return to its first value.
 func (l *liveRun) await(what string, want int, f func() int) {
 	for end := time.Now().Add(l.settle); f() > want && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)

@@ -77,7 +77,8 @@ func (s *redisServer) close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// quiet has the client log nothing: that Redis is away is what is played here. Its logger may be set only once, while no client runs.
+// quiet turns off the client's log, since this program makes Redis unreachable on purpose. The logger may be set only
+// once, while no client runs.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
 
 // silent logs nothing.
@@ -86,7 +87,7 @@ type silent struct{}
 // Printf does nothing.
 func (silent) Printf(context.Context, string, ...any) {}
 
-// pause waits for d, and reports whether ctx still goes on.
+// pause waits for d, and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

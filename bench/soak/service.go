@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A station is the processors of the process: requests take them in turn, first come first served, and its counters are
-// what the real sensors of package stats read.
+// A station is the processors of the process. Requests use them in the order of arrival, and the real sensors of
+// package stats read its counters.
 type station struct {
 	w     *world
 	cores int
@@ -30,7 +30,7 @@ type job struct {
 	done  func()
 }
 
-// A lie is what is wrong with the sensors.
+// A lie is a fault of the sensors.
 type lie int
 
 const (
@@ -52,7 +52,7 @@ func newStation(w *world) *station {
 	return s
 }
 
-// run runs done after so much CPU.
+// run calls done when the given CPU time has been used.
 func (s *station) run(cpu time.Duration, done func()) {
 	s.queue = append(s.queue, job{cpu, s.w.now, done})
 	s.dispatch()
@@ -123,7 +123,7 @@ type dependency struct {
 
 const patience = 2 * time.Second // of the callers
 
-// call calls a host and says how that went. Every third host is never in trouble.
+// call calls a host and reports the outcome. Every third host never has a fault.
 func (d *dependency) call(rng *rand.Rand, host int, done func(o spillway.Outcome)) {
 	healthy := host%3 == 0
 	took := exp(rng, 15*time.Millisecond)

@@ -25,8 +25,8 @@ const (
 	shareOfRates  = 0.25
 )
 
-// rate returns how many requests come per second: for the server, a fifth of what it can answer at night and nine tenths in
-// the afternoon, more in a surge.
+// rate returns the requests per second: a fifth of the server's capacity at night and nine tenths in the afternoon,
+// more in a surge.
 func (w *world) rate() float64 {
 	day := (1 + math.Sin(2*math.Pi*w.now.Hours()/24)) / 2
 	return capacity / shareOfServer * (0.2 + 0.7*day) * math.Max(w.surge, 1)
@@ -65,7 +65,7 @@ func (w *world) arrive() {
 	}
 }
 
-// The contexts of requests whose client waits, and of those whose client is gone.
+// Contexts of requests whose client waits, and of requests whose client is gone.
 var (
 	background = context.Background()
 	ended      = canceled()
@@ -127,7 +127,7 @@ func (w *world) call(rng *rand.Rand, retries int, done func(o spillway.Outcome))
 	})
 }
 
-// troubles plans what goes wrong, and the changes of options.
+// troubles schedules the faults and the changes of options.
 func (w *world) troubles() {
 	w.often(12*time.Minute, exp(w.rng, 20*time.Second), func() { w.surge = 2 + 6*w.rng.Float64() }, func() { w.surge = 0 })
 	w.often(15*time.Minute, 0, func() { w.depend.slower = 5 * float64(int(1)<<w.rng.IntN(6)) }, func() { w.depend.slower = 1 })
@@ -141,7 +141,7 @@ func (w *world) troubles() {
 	w.sometimes(20*time.Second, func() { w.tunes[w.rng.IntN(len(w.tunes))]() })
 }
 
-// sometimes calls f at random, every so often in the mean.
+// sometimes calls f at random times, once per mean on average.
 func (w *world) sometimes(mean time.Duration, f func()) {
 	w.after(exp(w.rng, mean), func() {
 		f()

@@ -14,8 +14,8 @@ import (
 type world struct {
 	*clock
 	seed   uint64
-	rng    *rand.Rand // of when requests come, and of the troubles: nothing that a policy decides changes it
-	tuning *rand.Rand // of the options
+	rng    *rand.Rand // for arrivals and faults; decisions of policies do not affect it
+	tuning *rand.Rand // for the options
 	events events
 	out    io.Writer
 	end    time.Duration
@@ -28,9 +28,9 @@ type world struct {
 	queues  *queueLane
 	checks  []func()
 	tunes   []func()
-	asks    []func(*rand.Rand) // of limits without a gate
+	asks    []func(*rand.Rand) // calls of limits without a gate
 	budget  *budget
-	tuned   int // how often
+	tuned   int // number of changes of options
 	surge   float64
 
 	requests   int64
@@ -70,14 +70,14 @@ func exp(rng *rand.Rand, mean time.Duration) time.Duration {
 	return time.Duration(rng.ExpFloat64() * float64(mean))
 }
 
-// violate reports that what must hold does not.
+// violate reports a violation.
 func (w *world) violate(where, format string, args ...any) {
 	w.reporting.Lock() // goroutines in queues report too
 	defer w.reporting.Unlock()
 	w.violations.add(w.out, w.now, w.seed, where, fmt.Sprintf(format, args...))
 }
 
-// violations counts what was found, and prints the first few of each kind.
+// violations counts the violations, and prints the first few of each kind.
 type violations struct {
 	n       int
 	printed map[string]int
@@ -98,7 +98,7 @@ func (v *violations) add(out io.Writer, at time.Duration, seed uint64, where, wh
 	}
 }
 
-// play runs the world for d, lets what is under way end, and returns what it found.
+// play runs the world for d, waits for the requests in flight, and returns its findings.
 func (w *world) play(d time.Duration) report {
 	w.end = d
 	w.traffic()
@@ -115,7 +115,7 @@ func (w *world) play(d time.Duration) report {
 	w.settle()
 	r := report{VirtualHours: d.Hours(), Requests: w.requests, HeapGrowth: growth(w.heap)}
 	r.Leaked = w.unfinished()
-	for range 100 { // those that have reported may still be about to exit
+	for range 100 { // goroutines that have reported may still be about to exit
 		if runtime.NumGoroutine() <= w.goroutines {
 			break
 		}
@@ -158,14 +158,14 @@ func (w *world) settle() {
 	}
 }
 
-// minute is what is looked at once in a virtual minute.
+// minute runs the checks of one virtual minute.
 func (w *world) minute() {
 	w.check()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	w.heap = append(w.heap, float64(m.HeapAlloc))
-	// The goroutines beside the first are those that wait in a queue.
+	// All goroutines but the first wait in a queue.
 	if n := runtime.NumGoroutine() - w.goroutines; n > w.queues.live {
 		runtime.Gosched() // one that has reported may still be about to exit
 		if n = runtime.NumGoroutine() - w.goroutines; n > w.queues.live+2 {
@@ -198,7 +198,7 @@ func growth(heap []float64) float64 {
 	return last/first - 1
 }
 
-// grown says that a heap has grown by too much, if it has: by more than mostGrowth, and by more than some bytes.
+// grown describes a heap that has grown by more than mostGrowth and by more than bytes; otherwise it returns "".
 func grown(heap []float64, bytes float64) string {
 	first, last := firstAndLast(heap)
 	if last-first <= max(bytes, mostGrowth*first) {
@@ -221,7 +221,7 @@ func median(values []float64) float64 {
 	return v[len(v)/2]
 }
 
-// summary prints what the gates did, to show that the run met what it was made for.
+// summary prints the activity of the gates, to show that the run covered its purpose.
 func (w *world) summary() {
 	for _, g := range w.gates {
 		s := g.gate.Stats()

@@ -113,7 +113,8 @@ func (s *side) drive(rate int, scale float64) {
 	}
 }
 
-// request asks the server whose turn it is, and the other one if that is not called or fails.
+// request asks the server whose turn it is. It asks the other one if the breaker refuses the call, or if the call
+// fails.
 func (s *side) request(phase, first int, free chan struct{}) {
 	s.asked[phase].Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -122,7 +123,7 @@ func (s *side) request(phase, first int, free chan struct{}) {
 	case free <- struct{}{}:
 		defer func() { <-free }()
 	case <-ctx.Done():
-		return // all workers are waiting for somebody
+		return // all workers are waiting for a server
 	}
 	for i := range s.servers {
 		if s.call(ctx, s.servers[(first+i)%2].addr) == nil {

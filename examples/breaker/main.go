@@ -1,11 +1,11 @@
-// Command breaker shows what a breaker does for a client of two servers, one of which breaks.
+// Command breaker shows the effect of a breaker on a client of two servers when one of them breaks.
 //
 //	go run ./examples/breaker
 //	go run ./examples/breaker -rate 200 -scale 0.5 -json figures.json
 //
 // Two real servers listen on the loopback. A client with few workers sends every second request to each. On command the
-// first server answers errors, then hangs, then is well again. This is run twice at the same time, on servers of its own
-// each: with a breaker per server, which lets the client turn to the other server at once, and without.
+// first server answers errors, then hangs, then recovers. Two such runs take place at the same time, each on its own
+// servers. One has a breaker per server, which lets the client use the other server at once. The other has none.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// phases are what the first server does, one after the other, and for how long.
+// phases are the behaviours of the first server, one after the other, and their durations.
 var phases = []struct {
 	name string
 	does behaviour
@@ -30,7 +30,7 @@ var phases = []struct {
 	{"well again", well, 4 * time.Second},
 }
 
-// figures are the result, as told by -json.
+// figures are the result, as -json writes it.
 type figures struct {
 	Useful        pair    `json:"useful"`          // share of requests answered well and in time
 	CallsToBroken counts  `json:"calls_to_broken"` // calls that reached the server while it was broken

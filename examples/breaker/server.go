@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// behaviour is what a server does with a request.
+// behaviour is a server's reaction to a request.
 type behaviour int32
 
 const (

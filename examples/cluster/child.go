@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// childEnv says what a process of this program is to be, and ordersEnv how.
+// childEnv holds the role of a process of this program, and ordersEnv its orders.
 const (
 	childEnv  = "SPILLWAY_CLUSTER_CHILD"
 	ordersEnv = "SPILLWAY_CLUSTER_ORDERS"
 )
 
-// child returns what this process is to do if it was started by start.
+// child returns the work of this process if it was started by start.
 func child() (run func() error, ok bool) {
 	if os.Getenv(childEnv) != "" {
-		signal.Ignore(os.Interrupt, syscall.SIGTERM) // they often come to all; the parent ends, and with it its children
+		signal.Ignore(os.Interrupt, syscall.SIGTERM) // a terminal sends them to all; the children end with the parent
 	}
 	switch os.Getenv(childEnv) {
 	case "server":
@@ -78,7 +78,7 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// stop has the process end by itself, and returns when it has, and when whoever reads from it is done.
+// stop asks the process to end, and returns when it has ended and its readers are done.
 func (p *process) stop(readers *sync.WaitGroup) {
 	_ = p.stdin.Close()
 	killer := time.AfterFunc(5*time.Second, func() { _ = p.cmd.Process.Kill() })
@@ -87,12 +87,12 @@ func (p *process) stop(readers *sync.WaitGroup) {
 	killer.Stop()
 }
 
-// orders reads what start was given.
+// orders reads the orders from start.
 func orders(into any) error { return json.Unmarshal([]byte(os.Getenv(ordersEnv)), into) }
 
 // untilParentEnds returns when the parent has closed the standard input or is gone.
 func untilParentEnds() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-// errNoRedis says what to do.
+// errNoRedis names the remedy.
 var errNoRedis = errors.New("there is no redis-server on this machine: install it (apt-get install redis-server, " +
 	"brew install redis), or name a running one with -redis ADDRESS")

@@ -24,7 +24,7 @@ type drama struct {
 	strip  strip
 }
 
-// drama starts everything, takes it away and gives it back, and stops everything. Meanwhile it draws what happens.
+// drama starts everything, kills and restarts the parts, and stops everything. Meanwhile it draws the requests.
 func (s settings) drama(out io.Writer) (*drama, error) {
 	redis, err := openRedis(s.redis)
 	if err != nil {
@@ -75,10 +75,10 @@ func (d *drama) close() {
 	d.redis.close()
 }
 
-// settle is how long after a change what is let through counts for the averages.
+// settle is the time after a change from which requests count for the averages.
 func (d *drama) settle() time.Duration { return min(d.phase/3, 2*time.Second) }
 
-// act does something and lets a phase pass, and the time that servers take to tell what they did.
+// act does something and waits for a phase, and for the servers to report it.
 func (d *drama) act(name string, do func() error) error {
 	p := phase{name: name, from: time.Now()}
 	if err := do(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/internal/report"
 )
 
-// figures are the result, as told by -json.
+// figures are the result, as -json writes it.
 type figures struct {
 	Phases []phaseFigures `json:"phases"`
 }
@@ -63,8 +63,8 @@ func (d *drama) figuresOf(p *phase) phaseFigures {
 	return f
 }
 
-// maxMin divides a limit among demands: none gets more than it wants, and of those that want more than they get none gets
-// more than another.
+// maxMin divides a limit among demands. No demand gets more than it wants, and all demands that are not met get the
+// same.
 func maxMin(demands []float64, limit float64) []float64 {
 	order := make([]int, len(demands))
 	for i := range order {
@@ -84,7 +84,7 @@ func maxMin(demands []float64, limit float64) []float64 {
 	return fair
 }
 
-// jain is Jain's index of got/should, over those who should get something: 1 if all got the same part of their fair share.
+// jain is Jain's index of got/should, over the servers with a share: 1 if all got the same part of their fair share.
 func jain(got, should []float64) float64 {
 	sum, squares, n := 0.0, 0.0, 0.0
 	for i, s := range should {

@@ -1,12 +1,13 @@
-// Command cluster shares one limit between three servers by leases from Redis, and takes a server and Redis away.
+// Command cluster shares one limit between three servers by leases from Redis, and kills a server and Redis.
 //
 //	go run ./examples/cluster
 //	go run ./examples/cluster -seconds 10 -rate 2000 -json figures.json -report cluster.html
 //	go run ./examples/cluster -redis 127.0.0.1:6379
 //
-// Three real servers, each a process of its own, are offered 5, 3.5 and 1 parts of a load of more than twice what they may
-// let through together. Then the busiest is killed, then Redis, and then both come back. What each lets through is printed,
-// and drawn with -report. A Redis of your own, as given by -redis, is left alone.
+// Three real servers, each in its own process, get 5, 3.5 and 1 parts of a load. The load is more than twice the rate
+// that they may let through together. Then the program kills the busiest server, then Redis, and restarts both. It
+// prints how much each server lets through, and draws it with -report. With -redis it uses your own Redis and does not
+// kill it.
 package main
 
 import (
@@ -24,10 +25,10 @@ import (
 	"github.com/spillway-go/spillway/internal/report"
 )
 
-// demands are what the servers are offered, as parts of the limit.
+// demands are the loads of the servers, as parts of the limit.
 var demands = []float64{1.25, 0.875, 0.25}
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	rate    int
 	phase   time.Duration
@@ -59,7 +60,7 @@ func run(args []string, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{}) // what does not answer is told by errors
+	redis.SetLogger(quiet{}) // errors report a Redis that does not answer
 	show, err := s.drama(out)
 	if err != nil {
 		return err
@@ -99,7 +100,7 @@ func parse(args []string) (settings, error) {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	for _, name := range []string{s.json, s.page} {
-		if _, err := os.Stat(filepath.Dir(name)); err != nil { // and not at the end of the show
+		if _, err := os.Stat(filepath.Dir(name)); err != nil { // check it now, not at the end of the run
 			return s, err
 		}
 	}

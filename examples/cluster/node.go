@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A node is a server and those who send it requests, who go away when it is killed.
+// A node is a server and its clients, which stop when it is killed.
 type node struct {
 	name   string
 	demand float64 // requests per second
@@ -22,7 +22,7 @@ type node struct {
 	moments map[int64]moment // by window; guarded by mu
 }
 
-// A moment is what happened in one window.
+// A moment is the counts of one window.
 type moment struct {
 	sent, errors int // by the clients
 	admitted     int // by the server
@@ -49,7 +49,7 @@ func (n *node) start(d *drama) error {
 	return nil
 }
 
-// kill kills the server while requests are under way. Its clients have nobody to ask then.
+// kill kills the server with requests in flight. Its clients then have no server.
 func (n *node) kill() {
 	_ = n.process.cmd.Process.Kill() // while clients are at it
 	n.cancel()
@@ -89,7 +89,7 @@ func (n *node) send(ctx context.Context, url string) {
 		for want := int(time.Since(began).Seconds() * n.demand); asked < want; asked++ {
 			select {
 			case due <- struct{}{}:
-			default: // a machine too slow for the load: it is not offered
+			default: // the machine is too slow for the load, so the request is not sent
 			}
 		}
 	}
@@ -97,8 +97,8 @@ func (n *node) send(ctx context.Context, url string) {
 	workers.Wait()
 }
 
-// ask sends one request. One that the end of its server or of the run cut off was answered by nobody, which is no fault of
-// the limit.
+// ask sends one request. A request that was cut off by the end of its server or of the run has no answer, and the limit
+// is not at fault.
 func (n *node) ask(ctx context.Context, client *http.Client, url string) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -125,7 +125,7 @@ func (n *node) count(window int64, m moment) {
 	n.moments[window] = moment{all.sent + m.sent, all.errors + m.errors, all.admitted + m.admitted}
 }
 
-// in returns what happened in a window.
+// in returns the counts of a window.
 func (n *node) in(window int64) moment {
 	n.mu.Lock()
 	defer n.mu.Unlock()

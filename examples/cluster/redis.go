@@ -42,7 +42,7 @@ func keepRedis() error {
 // A database is the Redis of the run, at an address that stays the same.
 type database struct {
 	addr    string
-	relay   *relay // to a Redis of somebody else, which is cut off and not killed
+	relay   *relay // to a Redis of the user, which is cut off and not killed
 	process *process
 }
 
@@ -90,7 +90,7 @@ func (d *database) start() error {
 	return answers(d.addr, 10*time.Second)
 }
 
-// kill ends a server of our own, with all that it knew, or cuts off that of somebody else.
+// kill ends our own server, with all its data, or cuts off that of the user.
 func (d *database) kill() error {
 	d.close()
 	return nil
@@ -106,7 +106,7 @@ func (d *database) close() {
 	}
 }
 
-// lost names the phase in which Redis does not answer, and tells what happens then.
+// lost returns the name of the phase without Redis, and a sentence about it.
 func (d *database) lost() (phase, story string) {
 	if d.relay != nil {
 		return "redis cut off", "Redis is cut off: whoever asks it is refused a connection"

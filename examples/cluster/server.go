@@ -22,14 +22,14 @@ import (
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
-// window is how finely is counted what is let through.
+// window is the resolution of the counts.
 const window = 100 * time.Millisecond
 
-// serverOrders are what a server is told.
+// serverOrders are the orders of a server.
 type serverOrders struct {
 	Redis string
-	Name  string // of the limit
-	Rate  int    // that all servers together let through, per second
+	Name  string // name of the limit
+	Rate  int    // of all servers together, per second
 }
 
 // A tally is how many requests a server let through in one window of the wall clock, which all servers share here.
@@ -43,7 +43,7 @@ func protect(client redis.UniversalClient, name string, rate int, next http.Hand
 	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
 		Client: client,
 		Name:   name,
-		Whole:  true, // whoever asks
+		Whole:  true, // one limit for all clients
 		Rate:   limiter.Per(rate, time.Second),
 		Burst:  rate / 20, // 50 ms worth
 		Nodes:  len(demands),
@@ -54,13 +54,13 @@ func protect(client redis.UniversalClient, name string, rate int, next http.Hand
 	return httpgate.Handler(spillway.New(quota), nil)(next), quota, nil
 }
 
-// serve is a server: it says where it listens, then every 100 ms what it let through, until its parent ends.
+// serve is a server. It prints its address, then every 100 ms how much it let through, until its parent ends.
 func serve() error {
 	var o serverOrders
 	if err := orders(&o); err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{}) // that Redis is away is the point of the show
+	redis.SetLogger(quiet{}) // the run takes Redis away on purpose
 	client := redis.NewClient(&redis.Options{Addr: o.Redis, MaxRetries: -1})
 	defer client.Close()
 	counts := &counter{by: map[int64]int{}}
@@ -93,7 +93,7 @@ func serve() error {
 // windowOf returns the window that holds a time.
 func windowOf(t time.Time) int64 { return t.UnixNano() / int64(window) }
 
-// quiet is a logger of the client that says nothing.
+// quiet is a logger that drops everything.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -111,7 +111,7 @@ func (c *counter) ServeHTTP(http.ResponseWriter, *http.Request) {
 	c.mu.Unlock()
 }
 
-// tell writes what was let through in windows before now, once.
+// tell writes the counts of the windows before now, once.
 func (c *counter) tell(out io.Writer, now int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

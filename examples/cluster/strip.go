@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A strip draws what servers let through while it happens, one line for some windows.
+// A strip draws, live, how much each server lets through: one line for several windows.
 type strip struct {
 	out         io.Writer
 	of          *drama

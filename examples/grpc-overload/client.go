@@ -18,7 +18,7 @@ import (
 
 const (
 	connections = 16 // which share the calls, as clients in other processes would
-	streamEvery = 4  // one call in so many is a stream
+	streamEvery = 4  // every fourth call is a stream
 )
 
 // client makes calls over a few connections in turn.
@@ -63,7 +63,7 @@ func readAll(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.SendMsg(&emptypb.Empty{}); err != nil && !errors.Is(err, io.EOF) { // of io.EOF RecvMsg knows the reason
+	if err := stream.SendMsg(&emptypb.Empty{}); err != nil && !errors.Is(err, io.EOF) { // after io.EOF, RecvMsg returns the reason
 		return err
 	}
 	if err := stream.CloseSend(); err != nil {
@@ -82,7 +82,7 @@ func readAll(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// refused says what err means to the one who counts.
+// refused classifies err for the counters.
 func refused(ctx context.Context, err error) error {
 	switch code := status.Code(err); {
 	case code == codes.ResourceExhausted, code == codes.DeadlineExceeded && ctx.Err() == nil:

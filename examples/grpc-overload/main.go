@@ -1,10 +1,10 @@
-// Command grpc-overload drives a real gRPC server far beyond what it can carry, first bare and then behind Spillway, and
-// shows what is left of its useful work. Every fourth call is a stream of the server, the others are unary.
+// Command grpc-overload drives a real gRPC server far beyond its capacity, first bare and then behind Spillway, and
+// shows its useful work. Every fourth call is a stream of the server, the others are unary.
 //
 //	go run ./examples/grpc-overload
 //	go run ./examples/grpc-overload -loads 0.5,5 -seconds 10 -guards none,fixed:4,interceptors,spillway -json figures.json
 //
-// The guard interceptors is spillway without the tap: what it refuses has been read and decoded.
+// The guard interceptors is spillway without the tap: a call that it refuses has been read and decoded.
 package main
 
 import (

@@ -35,7 +35,7 @@ func newServer(guard string, s *overload.Service) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The outermost part counts who has arrived, where the server first hears of a call.
+	// The tap is outermost, so it counts each call as soon as the server knows of it.
 	inTap := func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		s.Arrive()
 		return ctx, nil

@@ -1,5 +1,5 @@
-// Limits draws what each static limit lets through of the same requests: a steady few, and one burst. The limits are the
-// real ones, asked in virtual time.
+// Limits draws how each static limit treats the same requests: a steady few, and one burst. The limits are the real
+// ones, asked in virtual time.
 //
 //	go run ./examples/limits -o docs/limits.svg
 package main
@@ -43,8 +43,8 @@ const (
 	runs      = 500 * time.Millisecond // how long a request takes, for the limits of what runs at once
 )
 
-// arrivals are 4 requests a second, and from 1.9 s on 30 more within 0.3 s: so that they meet the end of a window of a second.
-// All are multiples of 10 ms.
+// arrivals are 4 requests a second, and 30 more within 0.3 s from 1.9 s on, so that the burst meets the end of a window
+// of a second. All times are multiples of 10 ms.
 func arrivals() (at []time.Duration) {
 	const step = 10 * time.Millisecond
 	for t := time.Duration(0); t < length; t += step {

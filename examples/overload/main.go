@@ -1,5 +1,5 @@
-// Command overload drives a real HTTP server far beyond what it can carry, first bare and then behind Spillway, and
-// shows what is left of its useful work.
+// Command overload drives a real HTTP server far beyond its capacity, first bare and then behind Spillway, and shows
+// its useful work.
 //
 //	go run ./examples/overload
 //	go run ./examples/overload -loads 0.5,5 -seconds 10 -guards none,fixed:4,spillway -json figures.json

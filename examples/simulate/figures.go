@@ -51,8 +51,8 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// mean returns a result whose figures are the means of those of runs. Where one has nothing to tell, such as a time until
-// what never came, the mean has not either.
+// mean returns a result whose figures are the means of those of runs. A figure without a value in one of the runs has
+// no mean.
 func mean(runs []*sim.Result) *sim.Result {
 	m := *runs[0]
 	for _, f := range []func(*sim.Result) *float64{

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A golden is what -sweep found out about a row: the bare server's figures and those of the best fixed limit, with one
-// value for each seed from 1 on.
+// A golden is the result of -sweep for a row: the figures of the bare server and those of the best fixed limit, with
+// one value for each seed from 1 on.
 type golden struct {
 	Row       string   `json:"row"`
 	Sum       string   `json:"sum"` // of the scenario, to see that it has changed since

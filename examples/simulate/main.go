@@ -1,5 +1,5 @@
-// Command simulate plays a scenario of overload in virtual time behind one policy after the other, and shows what each
-// keeps of the service's useful work.
+// Command simulate plays a scenario of overload in virtual time, once for each policy, and shows how much useful work
+// the service keeps.
 //
 //	go run ./examples/simulate
 //	go run ./examples/simulate -scenario step -load 10 -policies spillway,fixed:8,gradient2 -json figures.json -report page.html
@@ -11,16 +11,16 @@
 //	go run ./examples/simulate -ablate
 //	go run ./examples/simulate -sweep
 //
-// A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay sends each request at its very time with
-// its very needs; -scale repeats or drops some. Its load is that of the busiest second; what is refused in a second that
-// asks for no more than the capacity counts as wrongly refused.
+// A trace is CSV with the columns arrival_s, class, cpu_ms and wait_ms. Its replay sends each request at its recorded
+// time with its recorded needs; -scale repeats or drops some. The load of a trace is that of its busiest second. A
+// refusal in a second whose load is within the capacity counts as wrongly refused.
 //
-// With -suite each row is a scenario at one load, and its figures stand beside those of the best fixed limit on requests in
-// flight, which -sweep finds and keeps in a golden file. With -ablate the rows are played for each variant of the shedder.
-// docs/simulating.md explains the figures.
+// With -suite each row is a scenario at one load. Its figures stand beside those of the best fixed limit on requests in
+// flight, which -sweep finds and keeps in a golden file. With -ablate the rows are played for each variant of the
+// shedder. docs/simulating.md explains the figures.
 //
-// Figures are means of -runs runs, with seeds from -seed on; the charts of the page show the first of them. The same seeds
-// give the same figures to the bit, so a threshold is tuned by changing it and looking at nothing else.
+// Figures are means of -runs runs, with seeds from -seed on. The charts of the page show the first of them. The same
+// seeds give the same figures to the bit, so a changed figure comes from a changed option and not from chance.
 package main
 
 import (

@@ -37,7 +37,7 @@ func writePage(s settings, all []contender, results, firsts []*sim.Result) error
 	return savePage(page, s.report)
 }
 
-// note says what was run.
+// note describes the run.
 func note(s settings) string {
 	if s.runs == 1 {
 		return fmt.Sprintf("Seed %d. The same seed gives the same figures to the bit.", s.seed)
@@ -46,8 +46,8 @@ func note(s settings) string {
 		"The same seeds give the same figures to the bit.", s.runs, s.seed)
 }
 
-// seconds returns the second, the share of the capacity that was served in it, and the requests in flight, all in the mean
-// of a second: a tenth of one, which the Series has, is too noisy to look at.
+// seconds returns the time in seconds, the share of the capacity that was served, and the requests in flight, as means
+// over a second: the tenths of a second of the Series are too noisy for a chart.
 func seconds(r *sim.Result) (x, served, inFlight []float64) {
 	const perSecond = 10
 	for part := range slices.Chunk(r.Series, perSecond) {

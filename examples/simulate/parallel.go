@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// parallel does work for each i below n on all processors, and tells done of each that went well, one at a time. It returns
+// parallel runs work for each i below n on all processors, and calls done for each success, one at a time. It returns
 // the first error.
 func parallel(n int, work func(i int) error, done func(i int) error) error {
 	var (

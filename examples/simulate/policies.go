@@ -55,7 +55,7 @@ func split(list string) []string {
 // relative is an SLO that is a multiple of the p99 of a row's best fixed limit.
 var relative = regexp.MustCompile(`\bslo=([0-9.]+)p99\b`)
 
-// inRow returns the name of a policy with such an SLO replaced by what it is where that p99 is as given. An SLO has to be at
+// inRow returns the name of a policy with a relative SLO replaced by its value for the given p99. An SLO has to be at
 // least 10 ms.
 func inRow(name string, p99 time.Duration) (string, error) {
 	if p99 == 0 && relative.MatchString(name) {
@@ -114,10 +114,10 @@ func limitOf(n int) (*spillway.Gate, error) {
 	return spillway.New(limit), err
 }
 
-// always returns what needs no seed.
+// always returns gates that need no seed.
 func always(g gates) func(uint64) gates { return func(uint64) gates { return g } }
 
-// alone returns what makes gates of one policy each.
+// alone returns gates of one policy each.
 func alone(policy func() spillway.Policy) func(uint64) gates {
 	return always(func(*sim.Host) (*spillway.Gate, error) { return spillway.New(policy()), nil })
 }
@@ -127,7 +127,7 @@ func learned(e adaptive.Estimator, least, most int) spillway.Policy {
 	return spillway.Must(adaptive.New(&adaptive.Options{Estimator: e, Min: least, Max: most}))
 }
 
-// shedding returns what puts a shedder with the given options before a host: its sensors are the host's own.
+// shedding returns gates with a shedder with the given options; its sensors are the host's own.
 func shedding(name, options string) (func(uint64) gates, error) {
 	var o shedder.Options
 	for option := range strings.SplitSeq(options, ",") {

@@ -6,7 +6,7 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// cpuRows are services whose CPU is what is scarce.
+// cpuRows are services whose CPU is the bottleneck.
 func cpuRows() []suiteRow {
 	return join(
 		at(step(sim.Step), 1.2, 1.5, 2, 5, 10, 30),
@@ -104,7 +104,7 @@ func clockJump(load float64) sim.Scenario {
 	return scenario
 }
 
-// clientRows are about who asks.
+// clientRows vary the clients.
 func clientRows() []suiteRow {
 	idle := func(load float64) sim.Scenario { return lasting(sim.IdleThenStep(load), 10*sec, 30*sec, 20*sec) }
 	return join(

@@ -45,8 +45,8 @@ func slowRows() []suiteRow {
 	)
 }
 
-// slowCalls are requests that wait for a dependency from the start. With a capacity of perSecond the CPU is all but idle;
-// with 0 it is what the capacity is about, 5 ms of two cores for a request.
+// slowCalls are requests that wait for a dependency from the start. With a capacity of perSecond the CPU is almost
+// idle. With 0 the CPU sets the capacity: 5 ms of two cores for a request.
 func slowCalls(name string, wait sim.Dist, useful time.Duration, perSecond float64) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
 		scenario := steady(name, 40*sec, sim.Step)(load)
@@ -60,7 +60,7 @@ func slowCalls(name string, wait sim.Dist, useful time.Duration, perSecond float
 	}
 }
 
-// slowStep is a step of slow calls, from a tenth of what the CPU can do: the first that are answered are the short ones.
+// slowStep is a step of slow calls, from a tenth of the CPU's capacity: short calls are answered first.
 func slowStep(load float64) sim.Scenario {
 	scenario := slowCalls("slow-1s-step", sim.Dist{Exp: sec}, 6*sec, 0)(load)
 	scenario.Phases = three(0.1, load)
@@ -128,8 +128,8 @@ func slowsEvenly() sim.Scenario {
 	return scenario
 }
 
-// slowDatabase is a pool in front of a database that works at half its speed for 20 seconds: a load above 0.5 is too much
-// for it then.
+// slowDatabase is a pool in front of a database that works at half its speed for 20 seconds, so that a load above 0.5
+// is too much for it.
 func slowDatabase(name string, load float64) sim.Scenario {
 	scenario := pool(name, 16, 2, sim.Dist{Fixed: 10 * ms, Exp: 10 * ms})(load)
 	scenario.Phases = three(load, load)

@@ -14,13 +14,13 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// suiteFigures are the results of a suite, as told by -json.
+// suiteFigures are the results of a suite, as -json writes them.
 type suiteFigures struct {
 	Runs    int           `json:"runs"`
 	Results []suiteFigure `json:"results"`
 }
 
-// A suiteFigure is what one policy made of one row. What there is nothing to tell of is null.
+// A suiteFigure is the result of one policy in one row. Figures without a value are null.
 type suiteFigure struct {
 	Scenario       string   `json:"scenario"`
 	Load           float64  `json:"load"`
@@ -66,7 +66,7 @@ func listRows(pattern string, out io.Writer) error {
 	return nil
 }
 
-// runSuite plays the rows behind each policy, or does with them what else the flags ask for.
+// runSuite plays the rows behind each policy, or does what the other flags ask for.
 func runSuite(s settings, out io.Writer) error {
 	// The garbage of a simulation is short-lived, and little of it is live.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
@@ -144,7 +144,7 @@ func playRows(s settings, picked []suiteRow, byRow map[string]*golden, policy st
 	return results, nil
 }
 
-// judge compares what became of a row with its golden figures, of which there may be none yet.
+// judge compares the result of a row with its golden figures, if there are any yet.
 func judge(s settings, r *suiteRow, g *golden, policy string, result *sim.Result) suiteFigure {
 	f := suiteFigure{
 		Scenario: r.scenario.Name, Load: r.load, Policy: policy, Goodput: known(result.Goodput), P99Ms: known(result.P99),

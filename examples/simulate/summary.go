@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// A summary is what the rows of one policy come to.
+// A summary is the result of one policy over its rows.
 type summary struct {
 	rows                int
 	below95, below90    int // rows whose goodput is below that share of the best fixed limit's
@@ -83,7 +83,7 @@ func optional(format string, v *float64, unit float64) string {
 	return fmt.Sprintf(format, *v*unit)
 }
 
-// printSuite prints the rows of one policy, what they come to, and where it is worse than none.
+// printSuite prints the rows of one policy, their summary, and the rows in which it is worse than no policy.
 func printSuite(out io.Writer, policy string, results []suiteFigure) {
 	fmt.Fprintf(out, "%s\n\n%-26s", policy, "scenario")
 	for _, c := range suiteColumns {

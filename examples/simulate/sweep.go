@@ -50,7 +50,7 @@ func sweep(s settings, picked []suiteRow, out io.Writer) error {
 	})
 }
 
-// A search remembers what each limit was measured at.
+// A search keeps the measurements of each limit.
 type search struct {
 	row  *suiteRow
 	seen map[int]*measured
@@ -94,8 +94,8 @@ func best(r *suiteRow) (*golden, error) {
 	return g, nil
 }
 
-// close returns the limits that may be the best, or have the lowest p99, as far as the given number of seeds tells; with one
-// seed, and some between those that were tried.
+// close returns the limits that may be the best, or have the lowest p99, judged by the given number of seeds. With one
+// seed it adds some limits between those that were tried.
 func (s *search) close(seeds int) []int {
 	most := s.goodput(s.greatest(1), 1)
 	var good []int

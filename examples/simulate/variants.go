@@ -12,8 +12,8 @@ type variant struct {
 	new  func(*shedder.Options) (*shedder.Shedder, error)
 }
 
-// variants returns what -ablate compares, the default first: each mechanism switched off, then each constant halved and
-// doubled. A fraction near 1 has its distance to 1 halved and doubled.
+// variants returns the variants that -ablate compares, the default first: each mechanism switched off, then each
+// constant halved and doubled. A fraction near 1 has its distance to 1 halved and doubled.
 func variants() []variant {
 	all := []variant{{"default", shedder.New}, {"off: all but pass × rt", letter}}
 	for _, off := range []struct {

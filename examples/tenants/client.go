@@ -23,7 +23,7 @@ type client struct {
 	met     result // guarded by mu
 }
 
-// A result is what a tenant has met.
+// A result counts the answers to a tenant.
 type result struct {
 	offered, served, refused int
 	said                     string // the RateLimit of the last answer
@@ -36,7 +36,7 @@ func (r result) since(before result) result {
 	return r
 }
 
-// startClient begins to send rate requests per second over so many connections.
+// startClient begins to send rate requests per second over the given number of connections.
 func startClient(addr, tenant string, rate float64, connections int) *client {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &client{
@@ -62,11 +62,11 @@ func startClient(addr, tenant string, rate float64, connections int) *client {
 	return c
 }
 
-// backlog is how many requests that are late are sent at once; those before them are never sent.
+// backlog is how many late requests are sent at once; earlier ones are never sent.
 const backlog = 4
 
-// pace says when a request is due. It is not sent if no connection is free, as after a pause of the machine: nobody should be
-// refused because we were asleep.
+// pace sends the time of each request. A request is not sent if no connection is free, as after a pause of the machine:
+// a tenant must not be refused because this program slept.
 func (c *client) pace(ctx context.Context, due chan<- struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -1,11 +1,11 @@
-// Command tenants shows what a limit per tenant does for the others when one of them floods the service.
+// Command tenants shows how a limit per tenant protects the others when one tenant floods the service.
 //
 //	go run ./examples/tenants
 //	go run ./examples/tenants -seconds 10 -limit 200 -json figures.json
 //
-// A real server on the loopback allows each tenant the same number of requests per second, and tells what is left in the
-// header of every answer. One tenant sends 20 times its limit and takes no notice; the others send 80 % of theirs. They get
-// answers as if they were alone, and the flood gets its limit.
+// A real server on the loopback allows each tenant the same number of requests per second, and reports the rest in the
+// header of every answer. One tenant sends 20 times its limit and ignores the answers. The others send 80 % of theirs.
+// They get the same answers as without the flood, and the flood gets its limit.
 package main
 
 import (
@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	flooding = 20.0 // what the flood sends, as a multiple of its limit
-	calm     = 0.8  // what each of the others sends
+	flooding = 20.0 // rate of the flood, as a multiple of its limit
+	calm     = 0.8  // rate of each of the others
 )
 
-// figures are the result, as told by -json.
+// figures are the result, as -json writes it.
 type figures struct {
 	Tenants []tenantFigures `json:"tenants"`
 }
@@ -35,7 +35,7 @@ type tenantFigures struct {
 	LimitRPS   float64 `json:"limit_rps"`
 }
 
-// settings say what to run.
+// settings are the flags of the run.
 type settings struct {
 	seconds float64
 	limit   int // requests per second of each tenant
@@ -77,7 +77,7 @@ func run(args []string, out io.Writer) error {
 	return os.WriteFile(*file, append(text, '\n'), 0o600)
 }
 
-// play runs server and clients, and returns what each tenant has met in the time it took.
+// play runs server and clients, and returns the answers of each tenant and the time of the run.
 func (s settings) play() (results []result, took time.Duration, err error) {
 	server, err := startServer(s.limit)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s settings) play() (results []result, took time.Duration, err error) {
 			c.close()
 		}
 	}()
-	// The first second of a bucket is its burst. What counts is what follows: it begins when the flood is first refused.
+	// The first second of a bucket is its burst. The measurement starts after it, when the flood is first refused.
 	if err := clients[0].waitForRefusal(10 * time.Second); err != nil {
 		return nil, 0, err
 	}

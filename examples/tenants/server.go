@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
-// A server allows each tenant so many requests per second.
+// A server limits the requests per second of each tenant.
 type server struct {
 	addr string
 	http *http.Server
@@ -32,8 +32,8 @@ func startServer(limit int) (*server, error) {
 	return s, nil
 }
 
-// perTenant returns middleware with a token bucket for each tenant. The tenant is what X-Tenant says, which in earnest a
-// proxy sets that has authenticated the client.
+// perTenant returns middleware with a token bucket for each tenant. The header X-Tenant names the tenant. In
+// production, a proxy that has authenticated the client sets it.
 func perTenant(limit int) (func(http.Handler) http.Handler, error) {
 	bucket, err := limiter.NewBucket(&limiter.BucketOptions{Name: "tenant", Rate: limiter.Per(limit, time.Second)})
 	if err != nil {

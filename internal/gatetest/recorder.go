@@ -1,4 +1,4 @@
-// Package gatetest has the policy that the tests of adapters put behind their gates.
+// Package gatetest provides the policy that the tests of adapters put behind their gates.
 //
 //	p := &gatetest.Recorder{}
 //	gate := spillway.New(p)

@@ -11,8 +11,8 @@
 //
 // A request in flight holds a credit. Credits lie in cells, one per stripe, so that cores do not fight over one cache
 // line. Enter takes a credit from the goroutine's own cell and Leave puts it back there, with one atomic addition each.
-// The sum of all credits, idle or held, is the reserve. As long as the reserve is at most the limit, so are the requests
-// in flight, and nobody has to look at the other cells.
+// The sum of all credits, idle or held, is the reserve. As long as the reserve is at most the limit, so are the
+// requests in flight, and no goroutine has to look at the other cells.
 //
 // A goroutine whose own cell is empty grows the reserve up to the limit, and then takes idle credits from other cells. When
 // the limit is below the reserve, idle credits are retired first. So a limit may differ from call to call: it may be tuned,

@@ -1,4 +1,5 @@
-// Package isnil tells a nil in an interface from a value: constructors refuse both kinds of nil before anybody calls a method.
+// Package isnil tells a nil in an interface from a value: constructors refuse both kinds of nil before a method is
+// called.
 //
 //	if isnil.Is(o.Like) {
 //		return nil, errors.New("limiter: Keyed: Like must be set, got nil")

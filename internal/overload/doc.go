@@ -1,4 +1,4 @@
-// Package overload measures what is left of a real server's useful work when far more arrives than it can carry.
+// Package overload measures how much useful work a real server does under far more load than it can carry.
 //
 //	func main() {
 //		os.Exit(overload.Main(overload.Config{
@@ -13,18 +13,18 @@
 //
 // # The clients
 //
-// They form an open loop, as the users of a service do: send times are drawn beforehand from a Poisson process, and
-// nobody waits for anybody else's answer. Latency counts from the intended send time, so a generator that falls behind
-// cannot flatter the server; how far it was behind is part of the result. Unless the [Work] says otherwise, a client gives
-// up after a second, and an answer that takes longer than half a second is worthless. A client of net/http that gives up
-// closes its connection.
+// They form an open loop, as the users of a service do. Send times are drawn beforehand from a Poisson process, and no
+// client waits for the answer of another. Latency counts from the intended send time, so a generator that falls behind
+// cannot flatter the server; its delay is part of the result. Unless the [Work] says otherwise, a client gives up after
+// a second, and an answer that takes longer than half a second is worthless. A client of net/http that gives up closes
+// its connection.
 //
 // # The run
 //
-// First the capacity of the bare server is measured with clients in a closed loop, or taken from the [Work]. Then each guard gets a new server
-// and all loads in order, as multiples of that capacity. Each step up begins from half the capacity; a server that does
-// not find back to health there is replaced, so that one load does not spoil the next, and the result says so. The step
-// down to a last light load is never helped in this way.
+// First the capacity of the bare server is measured with clients in a closed loop, or taken from the [Work]. Then each
+// guard gets a new server and all loads in order, as multiples of that capacity. Each step up begins from half the
+// capacity. A server that does not recover there is replaced, so that one load does not spoil the next, and the result
+// says so. The step down to a last light load is never helped in this way.
 //
-// The server shows its own view ten times a second over a pipe, since a jammed server could not answer questions.
+// The server reports its figures ten times a second over a pipe, since a jammed server could not answer questions.
 package overload

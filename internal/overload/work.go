@@ -40,17 +40,17 @@ func Works() []Work {
 	return []Work{
 		{
 			Name:  "cpu",
-			About: "2 ms of CPU that yields every 0.1 ms, as a service that goes through locks, channels and system calls",
+			About: "2 ms of CPU that yields every 0.1 ms, as in a service that uses locks, channels and system calls",
 			New:   each(func(b *Burner) { b.BurnYielding(2 * time.Millisecond) }),
 		},
 		{
 			Name:  "cpusolid",
-			About: "2 ms of CPU in one piece, as encoding, compression or cryptography; whoever comes meanwhile waits",
+			About: "2 ms of CPU in one piece, as in encoding, compression or cryptography; other requests wait meanwhile",
 			New:   each(func(b *Burner) { b.Burn(2 * time.Millisecond) }),
 		},
 		{
 			Name:    "io",
-			About:   "1 ms of CPU around a wait of 20 ms, as a service that calls another one",
+			About:   "1 ms of CPU around a wait of 20 ms, as in a service that calls another one",
 			Workers: 64,
 			New: each(func(b *Burner) {
 				b.BurnYielding(500 * time.Microsecond)
@@ -60,13 +60,13 @@ func Works() []Work {
 		},
 		{
 			Name:    "db",
-			About:   "25 ms in one of 8 slots, as a pool of database connections: overloaded while the CPU idles",
+			About:   "25 ms in one of 8 slots, as in a pool of database connections: overloaded while the CPU idles",
 			Workers: 32,
 			New:     pool(8, 25*time.Millisecond),
 		},
 		{
 			Name:  "mixed",
-			About: "9 of 10 requests take 0.7 ms of CPU, the tenth 14 ms, as a service with a few heavy routes",
+			About: "9 of 10 requests take 0.7 ms of CPU, the tenth 14 ms, as in a service with a few heavy routes",
 			New:   mixed(700*time.Microsecond, 14*time.Millisecond),
 		},
 		slow("slow", time.Second),
@@ -78,7 +78,7 @@ func Works() []Work {
 func slow(name string, mean time.Duration) Work {
 	return Work{
 		Name:     name,
-		About:    fmt.Sprintf("a sleep, exponential, of %v in the mean, as a service that calls slow and uneven ones: nothing is short", mean),
+		About:    fmt.Sprintf("a sleep, exponential, of %v on average, as in a service that calls slow services: no resource is short", mean),
 		Capacity: 300,
 		SLO:      20 * time.Second,
 		Deadline: 20 * time.Second,

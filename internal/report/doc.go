@@ -1,4 +1,4 @@
-// Package report writes measurements as one HTML page that needs nothing but itself: no server, no network.
+// Package report writes measurements as one self-contained HTML page that needs neither a server nor a network.
 //
 //	page := &report.Page{Title: "Goodput", Lead: "One run.", Sections: []report.Section{{
 //		Charts: []report.Chart{{Title: "Goodput", Unit: "%", X: seconds, Lines: []report.Line{{Name: "bare", Y: values}}}},

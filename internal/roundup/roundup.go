@@ -1,5 +1,5 @@
-// Package roundup keeps one value for all waits that are told as the same, so that a refusal with a time to retry is built once and
-// shared by all who are told that time.
+// Package roundup rounds waits up to a few steps and keeps one value per step. So a refusal with a time to retry is
+// built once and shared by all requests with that time.
 //
 //	cell, told := steps.At(wait) // steps is a roundup.Steps[spillway.Rejection]
 //	if cell.Load() == nil {
@@ -7,7 +7,7 @@
 //	}
 //	return cell.Load()
 //
-// Waits are rounded up: they begin at Tick, and what is told is at most 1/16 of the wait further on.
+// Waits are rounded up. The first step is Tick, and a step is at most 1/16 above the wait.
 package roundup
 
 import (

@@ -4,7 +4,7 @@
 //	n := splitmix.Mix(state.Add(splitmix.Gamma)) // the next of a sequence, with one atomic addition
 //	draw := splitmix.Mix(uint64(now.UnixNano())) // a draw that depends on the time alone, with no state at all
 //
-// It has no secrets: whoever knows a number can tell the next.
+// It is not for secrets: one number reveals the next.
 package splitmix
 
 // Gamma is what the state of a sequence grows by: 2^64 divided by the golden ratio.

@@ -1,16 +1,16 @@
 // Package stripe spreads writers over copies of a counter, so that cores do not fight over one cache line.
 //
-// A caller asks once which stripe is its own and uses it for every counter that it touches:
+// A caller finds its stripe once and uses it for every counter that it touches:
 //
 //	cells := make([]cell, stripe.Count()) // cell holds several counters and is padded to stripe.Size
 //	c := &cells[stripe.Index(len(cells))]
 //	c.admitted.Add(1)
 //
-// Go does not tell which core runs the caller, so the stripe follows the goroutine: its number is a hash of the address
-// of the goroutine's stack. That costs about one nanosecond, needs no shared state, and stays the same from one call to
-// the next for nearly every goroutine, which keeps the stripe in that core's cache. Measured against it, a token kept
-// in a sync.Pool doubles the cost of an add, and a random stripe is slower than a single shared counter as soon as two
-// cores run.
+// A Go program cannot find out cheaply which core it runs on, so the stripe follows the goroutine: its number is a hash
+// of the address of the goroutine's stack. That costs about one nanosecond, needs no shared state, and stays the same
+// from one call to the next for nearly every goroutine, which keeps the stripe in that core's cache. By comparison, a
+// token kept in a sync.Pool doubles the cost of an add, and a random stripe is slower than a single shared counter as
+// soon as two cores run.
 package stripe
 
 import (

@@ -38,12 +38,12 @@
 //
 // # Deadlines
 //
-// The gate never starts a call whose client is gone. A unary call that has less time left than the fastest of its method
-// took is refused with DEADLINE_EXCEEDED, so that no work is done that nobody waits for ([Options.AdmitLate]).
+// The gate never starts a call whose client is gone. A unary call that has less time left than the fastest calls of its
+// method took is refused with DEADLINE_EXCEEDED before it does useless work ([Options.AdmitLate]).
 //
 // # Trust
 //
 // Nothing that a client can put into its metadata counts, except for the deadline of the protocol, unless [Options.Call]
-// reads it by name. A deadline that passes counts against the service only if it left enough time ([Options.MinBudget]),
-// and what a client sends or fails to send does not count against anybody: SECURITY.md says how far a client gets.
+// reads it by name. A deadline that passes counts against the service only if it left enough time
+// ([Options.MinBudget]). SECURITY.md lists how far a client can get.
 package grpcgate

@@ -18,22 +18,23 @@
 // its permit back when the timeout strikes, while the handler still burns what the permit stood for. An h2c.NewHandler
 // stands outside too: of the connections that it takes over, a gate around it would see one request each.
 //
-// The server needs timeouts. A gate decides who comes in; a client that neither sends nor reads holds its place until a
-// ReadTimeout or WriteTimeout ends it. The time that it keeps the handler waiting does not count as latency.
+// The server needs timeouts. A gate decides which requests are admitted. A client that neither sends nor reads holds
+// its place until a ReadTimeout or WriteTimeout ends it. The time that it keeps the handler waiting does not count as
+// latency.
 //
 // # Limits per client
 //
-// Whose a request is, [Options.Request] says: [KeyBy] makes one of the address of the client ([ClientIP]), a header field
-// ([HeaderKey]), the route ([PatternKey]), or several of them. No field is believed unless you name it, and those about
-// addresses only from proxies that you trust. What a client has left, [RateLimit] tells in the header of each answer, if
-// you want it to: in the fields RateLimit-Policy and RateLimit that the IETF drafts, or the older X-RateLimit.
+// [Options.Request] sets the key of a request. [KeyBy] makes one from the address of the client ([ClientIP]), a header
+// field ([HeaderKey]), the route ([PatternKey]), or several of them. No field is believed unless you name it, and those
+// about addresses only from proxies that you trust. [RateLimit] writes how much a client has left into the header of
+// each answer, in the fields RateLimit-Policy and RateLimit that the IETF drafts, or the older X-RateLimit.
 //
 // # What is not gated
 //
-// Health checks and metrics are exempt ([DefaultExempt], [ExemptPaths]): a liveness probe that is shed turns an overload
-// into a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it, because how
-// long a subscription stays open says nothing about the service; they count against a limit of their own
-// ([Options.MaxLongLived]), of which no key takes all.
+// Health checks and metrics are exempt ([DefaultExempt], [ExemptPaths]): a liveness probe that is shed turns an
+// overload into a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it,
+// because how long a subscription stays open says nothing about the service. They count against a limit of their own
+// ([Options.MaxLongLived]), and no key can take all of it.
 //
 // # Deadlines
 //

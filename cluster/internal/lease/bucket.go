@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// tickBits is the fineness of a Bucket: 32 ticks in a ns. So a rate of 10 million a second is exact to 1 in 3000, and a Bucket
-// works for 9 years.
+// tickBits is the resolution of a Bucket: 2^5 = 32 ticks per ns. So a rate of 10 million a second is exact to 1 in
+// 3000, and a Bucket works for 9 years.
 const tickBits = 5
 
 // maxTicks bounds intervals and the theoretical arrival time, so that sums do not overflow.
 const maxTicks = 1 << 61
 
-// A Bucket decides locally: it is the Generic Cell Rate Algorithm (ITU-T I.371) on one word, under terms that change while it
-// runs. The terms say themselves until when they hold and what holds then, so a lease ends on time even if nobody comes to
-// end it. Take may be called concurrently, with each other and with the setter; there is one setter at a time.
+// A Bucket decides locally. It is the Generic Cell Rate Algorithm (ITU-T I.371) on one word, under terms that change
+// while it runs. The terms say themselves when they end and which terms follow, so a lease ends on time without any
+// action. Take may be called concurrently, with itself and with the setter; there is one setter at a time.
 type Bucket struct {
 	terms atomic.Pointer[Terms]
 	_     [56]byte     // tat is written by every decision, terms are read
@@ -24,11 +24,11 @@ type Bucket struct {
 	_     [56]byte
 }
 
-// Terms are what a Bucket goes by until a moment. They are immutable.
+// Terms are the rate and the burst of a Bucket until a moment. They are immutable.
 type Terms struct {
 	Rate   float64       // tokens per second
 	Until  time.Duration // when Next begins
-	Next   *Terms        // nil if these hold for ever
+	Next   *Terms        // nil if these hold forever
 	From   Source
 	ticks  int64   // between two tokens; 0 if there are none
 	slack  int64   // ticks: how far ahead of time the bucket may be before it takes another token
@@ -39,8 +39,8 @@ type Terms struct {
 // Forever is an Until that never comes.
 const Forever = time.Duration(math.MaxInt64)
 
-// newTerms returns terms for a rate. The burst comes with the rate, in proportion: slack is the same for all nodes. A node
-// may also be one request in debt, which is what allows a request that costs more than its share of the burst.
+// newTerms returns terms for a rate. The burst is proportional to the rate: slack is the same for all nodes. A node may
+// also be one request in debt. This allows a request that costs more than its share of the burst.
 func newTerms(c *Config, rate float64, until time.Duration, from Source, next *Terms) *Terms {
 	t := &Terms{Rate: rate, Until: until, From: from, Next: next, always: from == FromOpen}
 	if rate > 0 {
@@ -52,7 +52,7 @@ func newTerms(c *Config, rate float64, until time.Duration, from Source, next *T
 	return t
 }
 
-// Terms returns what holds at now.
+// Terms returns the terms in force at now.
 func (b *Bucket) Terms(now time.Duration) *Terms {
 	t := b.terms.Load()
 	for now >= t.Until && t.Next != nil {
@@ -61,8 +61,8 @@ func (b *Bucket) Terms(now time.Duration) *Terms {
 	return t
 }
 
-// Take takes n tokens, at least 1, at now. If it may not, it returns how long it takes until it could, or a negative wait if
-// nobody knows. It does not allocate.
+// Take takes n tokens, at least 1, at now. If there are not enough, it returns how long it takes until there are, or a
+// negative wait if that is unknown. It does not allocate.
 func (b *Bucket) Take(now time.Duration, n int64) (ok bool, wait time.Duration, from Source) {
 	at := int64(now) << tickBits
 	for {
@@ -106,8 +106,8 @@ func (b *Bucket) tokens(t *Terms, now time.Duration) float64 {
 	return float64(t.slack+t.ticks-ahead) / float64(t.ticks)
 }
 
-// set puts new terms in force at now: as many tokens as there were stay, as far as there is room for them, and gift comes on
-// top. So a rate that moves between nodes mints no tokens.
+// set puts new terms in force at now. The tokens stay, as far as there is room for them, and gift is added. So a rate
+// that moves between nodes mints no tokens.
 func (b *Bucket) set(now time.Duration, t *Terms, gift float64) {
 	first := t
 	for now >= first.Until && first.Next != nil {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A Demand estimates a rate from counts: it follows what is more than chance at once upwards and soon downwards, and averages
-// what may be chance.
+// A Demand estimates a rate from counts. It follows significant rises at once and significant falls soon, and averages
+// noise.
 type Demand struct {
 	rate float64 // tokens per second
 	seen bool
 }
 
-// sigmas is how many standard deviations of a Poisson count pass for chance.
+// sigmas is the number of standard deviations of a Poisson count that is taken for noise.
 const sigmas = 3
 
-// Observe adds n tokens asked for in d, where the estimate is renewed every interval.
+// Observe adds n requested tokens over dt; the estimate is renewed every interval.
 func (d *Demand) Observe(n float64, dt, interval time.Duration) {
 	if dt <= 0 {
 		return
@@ -41,7 +41,8 @@ func (d *Demand) noise(dt time.Duration) float64 {
 	return sigmas * math.Sqrt(max(d.rate*dt.Seconds(), 1)) / dt.Seconds()
 }
 
-// Differs reports whether n tokens asked for in dt are more (1) or fewer (-1) than chance explains, and by a tenth at least.
+// Differs reports whether n requested tokens in dt are more (1) or fewer (-1) than noise explains, and by a tenth at
+// least.
 func (d *Demand) Differs(n float64, dt time.Duration) int {
 	x := n / dt.Seconds()
 	switch noise := max(d.noise(dt), d.rate/10); {

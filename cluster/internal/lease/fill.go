@@ -8,7 +8,7 @@ import (
 
 func (t *Table) target(e *Entry) float64 { return min(e.Want, t.Level*e.Weight) + t.Head*e.Weight }
 
-// recompute drops the nodes whose leases have ended, but for the one that asks, and works out the level.
+// recompute drops the nodes whose leases have ended, except the one that asks, and computes the level.
 func (t *Table) recompute(now float64, c *Config, asks *Entry) {
 	latest := now + micros(c.Term+c.Reclaim)
 	t.Used, t.Weight, t.First = 0, 0, Unlimited
@@ -35,8 +35,8 @@ func (t *Table) recompute(now float64, c *Config, asks *Entry) {
 	t.Next = now + step
 }
 
-// Fill is weighted max-min fairness by water-filling: it returns the rate per unit of weight above which nobody gets more,
-// or Unlimited and the headroom per unit of weight. It sorts live.
+// Fill is weighted max-min fairness by water-filling. It returns the rate per unit of weight that no node exceeds, or
+// Unlimited and the headroom per unit of weight. It sorts live.
 func Fill(rate, weight float64, live []*Entry) (level, head float64) {
 	slices.SortFunc(live, func(a, b *Entry) int { return cmp.Compare(a.Want/a.Weight, b.Want/b.Weight) })
 	left, w := rate, weight

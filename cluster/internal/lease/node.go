@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Node is what one process keeps of a limit. Its methods are called by one goroutine at a time; those of its Bucket by any.
-// Times are monotonic, from any beginning.
+// A Node is the state of a limit in one process. One goroutine at a time calls its methods; any goroutine may call
+// those of its Bucket. Times are monotonic, from any start.
 type Node struct {
-	// Bucket decides while the node has a lease, and when one has ended without a word.
+	// Bucket decides while the node has a lease, and after one has ended without a reply.
 	Bucket Bucket
 	// Alone decides for a node without a lease that gets no answer.
 	Alone  Bucket
@@ -20,19 +20,19 @@ type Node struct {
 	epoch    string
 	seq, ack uint64
 	grant    float64       // by the reply to ack
-	has      float64       // what it uses of that, at most
+	has      float64       // the most of it that the node uses
 	expiry   time.Duration // when the grant ends
 	want     float64
 	nodes    int
-	hungry   bool // somebody gets less than it wants
+	hungry   bool // a node gets less than it wants
 	eager    bool // another sync soon brings more to this node or to others
 	seeking  bool // it asks for a lease
-	leased   bool // it has had a grant, or was told that there is nothing for it
+	leased   bool // it has had a grant, or the reply that there is none for it
 
 	sampled, syncedAt, due time.Duration
-	count                  float64 // tokens asked for since sampled
+	count                  float64 // requested tokens since sampled
 	failures               int
-	asked                  time.Duration // when the request under way was sent
+	asked                  time.Duration // when the request in flight was sent
 	waiting                bool
 }
 
@@ -47,7 +47,7 @@ func NewNode(c *Config, id string, now time.Duration, rng *rand.Rand) *Node {
 // nothing returns the terms of a node that has no lease.
 func nothing() *Terms { return &Terms{Until: Forever} }
 
-// SetNodes tells how many nodes there are, as somebody else has heard.
+// SetNodes sets the number of nodes, as learnt elsewhere.
 func (n *Node) SetNodes(now time.Duration, nodes int) {
 	if nodes = max(nodes, 1); nodes != n.nodes {
 		n.nodes = nodes
@@ -55,7 +55,7 @@ func (n *Node) SetNodes(now time.Duration, nodes int) {
 	}
 }
 
-// SetConfig has the node go by other figures from now on. What it may use shrinks with the limit at once, and grows with the next
+// SetConfig changes the figures of the node. Its usable rate shrinks with the limit at once, and grows with the next
 // reply.
 func (n *Node) SetConfig(now time.Duration, c *Config) {
 	part := min(c.Rate/n.cfg.Rate, 1)
@@ -79,7 +79,7 @@ func (n *Node) without() *Terms {
 	}
 }
 
-// lease returns the terms of a lease, and what comes after it.
+// lease returns the terms of a lease, and of the time after it.
 func (n *Node) lease(rate float64, until time.Duration) *Terms {
 	next := n.without()
 	if n.cfg.Loss == Hold {
@@ -93,8 +93,8 @@ func (n *Node) early() time.Duration {
 	return min(max(n.cfg.Interval/4, 50*time.Millisecond), n.cfg.Interval)
 }
 
-// Observe tells what was asked for since the last call of Observe or Begin, and returns when to come again. It asks for an
-// early sync if what was asked for differs from what the lease was made for.
+// Observe adds the tokens requested since the last call of Observe or Begin, and returns when to call it again. It
+// schedules an early sync if the demand differs from that of the lease.
 func (n *Node) Observe(now time.Duration, tokens float64) time.Duration {
 	n.count += tokens
 	if now < n.due && !n.waiting && n.failures == 0 && now-n.syncedAt >= n.early() && n.urgent(now) {
@@ -119,7 +119,7 @@ func (n *Node) urgent(now time.Duration) bool {
 // Due returns when the next sync is due.
 func (n *Node) Due() time.Duration { return n.due }
 
-// Begin returns the request to send at now. What was asked for since the last Observe comes on top.
+// Begin returns the request to send at now. The tokens requested since the last Observe are added.
 func (n *Node) Begin(now time.Duration, tokens float64) *Request {
 	n.count += tokens
 	if dt := now - n.sampled; dt > 0 {
@@ -143,8 +143,8 @@ func (n *Node) Begin(now time.Duration, tokens float64) *Request {
 	return q
 }
 
-// shrink gives up what the node has and does not want while others want more. It does so before it says so: then it takes one
-// message to move that on to another node, not two.
+// shrink gives up the part that the node has and does not want while others want more. It does so before it reports it,
+// so that one message, not two, moves that part to another node.
 func (n *Node) shrink(now time.Duration) {
 	if keep := n.want * 1.02; n.hungry && now < n.expiry && keep < n.has {
 		n.has = keep
@@ -157,8 +157,8 @@ func (n *Node) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*n.rng.Float64()))
 }
 
-// Apply puts the reply in force that came at now, and reports whether it did: a late one, or one to another request than the
-// last, is discarded.
+// Apply puts the reply that arrived at now in force, and reports whether it did. It discards a late reply, and a reply
+// to any request but the last.
 func (n *Node) Apply(now time.Duration, r *Reply) bool {
 	if !n.waiting || r.Seq != n.seq {
 		return false
@@ -168,7 +168,7 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 		return false
 	}
 	n.waiting, n.failures = false, 0
-	if !r.Learning || r.Nodes > n.nodes { // a table that is still learning has not heard of all
+	if !r.Learning || r.Nodes > n.nodes { // a table that is still learning does not know all nodes
 		n.SetNodes(now, r.Nodes)
 	}
 	n.hungry = r.Hungry
@@ -177,7 +177,7 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 	n.epoch, n.ack, n.grant, n.has = r.Epoch, n.seq, r.Grant, r.Grant
 	if r.Learning && r.Grant == 0 && !live {
 		n.expiry = 0
-		return true // the table does not know yet: go on as without it
+		return true // the table does not know yet: continue as without it
 	}
 	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.Term))
 	n.leased = true
@@ -187,9 +187,9 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 	return true
 }
 
-// Fail tells that no reply has come. The next attempt is put off more each time: little at first, so that one that succeeds still
-// finds the lease valid, and never by so much that a table which comes back without its memory would not hear of the node
-// within a term.
+// Fail records that no reply has come. Each failure delays the next attempt more. The first delays are short, so that a
+// successful attempt still finds the lease valid. No delay is so long that a table that comes back without its memory
+// would not hear from the node within a term.
 func (n *Node) Fail(now time.Duration) {
 	n.waiting = false
 	n.failures++
@@ -197,13 +197,14 @@ func (n *Node) Fail(now time.Duration) {
 	n.due = now + n.jitter(pause)
 }
 
-// nextSeq counts on, and not below the µs, so that a node that is made anew under the same id goes on where it was.
+// nextSeq increments the number, and keeps it at least at the µs, so that a node that is made anew under the same id
+// continues its numbers.
 func (n *Node) nextSeq(now time.Duration) { n.seq = max(n.seq+1, uint64(max(now, 0)/time.Microsecond)) }
 
-// Skip forgets what was asked for up to now: somebody else decided about it.
+// Skip forgets the demand up to now: Redis decided about it.
 func (n *Node) Skip(now time.Duration) { n.sampled, n.count = now, 0 }
 
-// Seek has a node without a lease ask for one from now on. The tokens were asked for since the last Skip.
+// Seek lets a node without a lease ask for one from now on. The tokens were requested since the last Skip.
 func (n *Node) Seek(now time.Duration, tokens float64) {
 	n.seeking, n.due, n.failures = true, now, 0
 	n.count += tokens
@@ -212,14 +213,14 @@ func (n *Node) Seek(now time.Duration, tokens float64) {
 // Seeking reports whether the node asks for a lease, or has one.
 func (n *Node) Seeking() bool { return n.seeking }
 
-// Release stops the use of the lease, and returns the request that tells the table.
+// Release stops the use of the lease, and returns the request that reports it to the table.
 func (n *Node) Release(now time.Duration) *Request {
 	n.nextSeq(now)
 	n.waiting, n.leased, n.seeking = false, false, false
 	n.grant, n.has, n.ack, n.expiry = 0, 0, 0, 0
 	n.Bucket.set(now, nothing(), 0)
 	q := &Request{Node: n.id, Epoch: n.epoch, Seq: n.seq, Weight: n.weight()}
-	n.epoch = "" // whoever has given its lease back has nothing to lose
+	n.epoch = "" // a node that has released its lease has nothing to lose
 	return q
 }
 
@@ -230,7 +231,7 @@ func (n *Node) weight() float64 {
 	return 1
 }
 
-// Leased reports whether decisions are the node's own: it has or had a lease, or knows that there is nothing for it.
+// Leased reports whether the node decides itself: it has or had a lease, or knows that there is none for it.
 func (n *Node) Leased() bool { return n.leased }
 
 // View is a snapshot of a node.

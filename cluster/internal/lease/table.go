@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Unlimited is the level of a table in which everybody gets what it wants.
+// Unlimited is the level of a table in which every node gets its whole demand.
 const Unlimited = 1e300
 
 // A Request is what a node sends to the table.
 type Request struct {
 	Node   string
-	Epoch  string  // of the table that Ack is from
+	Epoch  string  // epoch of the table that sent Ack
 	Seq    uint64  // greater with each request of a node
 	Ack    uint64  // Seq of the reply in force, or 0
 	Want   float64 // tokens per second
 	Has    float64 // rate that the node uses at most from now on, by the grant of Ack
 	Claim  float64 // Has, if its lease surely lasts until the reply
-	Hold   float64 // rate that it goes on with when its lease has ended, or has ended already
+	Hold   float64 // rate that it keeps using after its lease, or has kept using since
 	Weight float64
 }
 
-// A Reply is what the table answers.
+// A Reply is the answer of the table.
 type Reply struct {
 	Seq      uint64
 	Epoch    string
 	Grant    float64 // tokens per second, for a term from when the request was sent
-	Target   float64 // what the grant will be when others have let go
+	Target   float64 // the grant once other nodes have shrunk
 	Gift     float64 // tokens that come with the grant
 	Learning bool    // the table may not know of all leases
 	Hungry   bool    // others want more than they get
-	Nodes    int     // that have a lease or wait for one
+	Nodes    int     // nodes that have a lease or wait for one
 	Now      float64 // µs
 }
 
-// An Entry is what the table knows of a node.
+// An Entry is the table's record of a node.
 type Entry struct {
 	Want, Weight  float64
 	Grant, Expiry float64 // by the reply to Seq; Expiry in µs
@@ -56,25 +56,25 @@ func (e *Entry) inUse(now float64) float64 {
 	return u
 }
 
-// A Table is the state of one limit, and what the script does with it. The zero Table is that of an empty Redis.
+// A Table is the state of one limit with the operations of the script. The zero Table is that of an empty Redis.
 type Table struct {
-	Marked  float64 // µs up to which tables learn that are made new; 0 if there is no marker
+	Marked  float64 // µs until which new tables learn; 0 if there is no marker
 	Made    bool
 	Entries map[string]*Entry
 	Meta
 }
 
-// Meta is what a table keeps once for all nodes.
+// Meta is the part of a table that is common to all nodes.
 type Meta struct {
 	Epoch  string
-	Began  float64 // µs when the epoch did
-	Learn  float64 // µs up to which only what nodes claim is granted
+	Began  float64 // µs when the epoch began
+	Learn  float64 // µs until which only claims are granted
 	Last   float64 // µs of the last call
-	Free   float64 // tokens in the pool of those without a lease
-	Level  float64 // tokens per second and unit of weight that nobody exceeds
+	Free   float64 // tokens in the pool for nodes without a lease
+	Level  float64 // tokens per second and unit of weight that no node exceeds
 	Head   float64 // tokens per second and unit of weight on top
-	Used   float64 // sum of what the nodes may be using
-	Next   float64 // µs from which the level is worked out again
+	Used   float64 // total rate that the nodes may be using
+	Next   float64 // µs from which the level is computed again
 	First  float64 // µs of the first end of a lease
 	Weight float64
 	Nodes  int
@@ -82,14 +82,14 @@ type Meta struct {
 
 func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }
 
-// Flush forgets everything, as FLUSHALL does.
+// Flush empties the table, as FLUSHALL does.
 func (t *Table) Flush() { *t = Table{} }
 
 // Sync renews the lease of a node at now, in µs.
 func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	t.open(now, c, q.Node, q.Epoch != "")
 	e := t.Entries[q.Node]
-	if e != nil && float64(q.Ack) > e.Seq { // the table is older than what the node has seen
+	if e != nil && float64(q.Ack) > e.Seq { // the table is older than one that the node has seen
 		t.restart(now, q.Node, now+micros(c.Term))
 		e = nil
 	}
@@ -119,7 +119,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	if now < t.Learn {
 		grant = min(grant, use)
 	}
-	if q.Hold > use*1.000001 { // more than rounding makes of it
+	if q.Hold > use*1.000001 { // by more than rounding
 		use, useExp = q.Hold, now+micros(c.Term)
 	}
 	gift := t.gift(c, max(grant, use)-old)
@@ -131,7 +131,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	return t.reply(now, e, q.Weight, gift)
 }
 
-// held returns what a node uses that sends q, and until when.
+// held returns the rate that the sender of q uses, and until when.
 func (e *Entry) held(q *Request, now float64) (use, exp float64) {
 	switch {
 	case q.Ack == 0:
@@ -149,7 +149,7 @@ func (e *Entry) held(q *Request, now float64) (use, exp float64) {
 	return min(use, q.Has), exp
 }
 
-// gift moves tokens of the pool along with a rate that moves from the pool to a node.
+// gift moves tokens from the pool together with a rate that moves from the pool to a node.
 func (t *Table) gift(c *Config, more float64) float64 {
 	room := c.Rate - t.Used
 	if more <= 0 || room <= c.Rate*1e-9 || t.Last < t.Learn {
@@ -178,8 +178,8 @@ func (t *Table) Release(now float64, c *Config, q *Request) {
 	}
 }
 
-// Take takes n tokens of those that nobody has leased, or gives back -n. If there are not enough, it returns in how many µs there are, or -1
-// if never.
+// Take takes n unleased tokens, or gives back -n. If there are not enough, it returns the µs until there are, or -1 if
+// there never will be.
 func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, left, wait float64) {
 	t.open(now, c, node, false)
 	t.accrue(now, c)
@@ -197,9 +197,8 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 	return false, math.Floor(t.Free), wait
 }
 
-// open makes the table if there is none, and begins anew if nobody was there for a term: the leases would have ended, but
-// perhaps it was the clock that jumped.
-// The node has had a lease if it knows an epoch.
+// open makes the table if there is none. It begins a new epoch if no node came for a term: the leases should have
+// ended, but perhaps the clock jumped. The node has had a lease if it knows an epoch.
 func (t *Table) open(now float64, c *Config, node string, known bool) {
 	term := micros(c.Term)
 	switch {
@@ -219,8 +218,8 @@ func (t *Table) open(now float64, c *Config, node string, known bool) {
 	t.Learn = min(t.Learn, now+term+micros(Lateness)) // the clock may have been set back
 }
 
-// spare keeps for a term what nodes had when nobody was heard: it was the table that was away, so who comes first has no more
-// reason to be given the leases of the others than they have to be late.
+// spare reserves the grants of all nodes for a term when the table heard from none of them. Then the table itself was
+// away, and the first node to come back must not get the leases of the others.
 func (t *Table) spare(now float64, c *Config) {
 	for _, e := range t.Entries {
 		if e.Expiry > t.Last {
@@ -233,8 +232,8 @@ func (t *Table) spare(now float64, c *Config) {
 	t.Next = now
 }
 
-// mark returns up to when a table learns that is made at now. If there is a marker, which outlives the tables, nothing was
-// lost but what had been used by nobody for long, and there is nothing to learn.
+// mark returns until when a table made at now learns. If there is a marker, which outlives the tables, only long unused
+// state was lost, and there is nothing to learn.
 func (t *Table) mark(now, term float64, known bool) (learn float64) {
 	learn = now + term
 	switch {
@@ -246,8 +245,8 @@ func (t *Table) mark(now, term float64, known bool) (learn float64) {
 	return learn
 }
 
-// wait has the table learn for longer, since a node has come that holds a lease from an earlier one: others may do so too, and
-// be late.
+// wait extends the learning, since a node has come that holds an earlier lease: other nodes may do so too, and come
+// late.
 func (t *Table) wait(now float64, c *Config, q *Request) {
 	if q.Epoch != "" && q.Hold > 0 {
 		t.Learn = max(t.Learn, min(t.Began, now)+micros(c.Term+Lateness))
@@ -268,7 +267,7 @@ func (t *Table) poolRate(c *Config, now float64) float64 {
 	return max(c.Rate-t.Used, 0)
 }
 
-// poolSize returns how many tokens the pool holds at most: the part of the burst that goes with its part of the rate.
+// poolSize returns the greatest number of tokens in the pool: the same part of the burst as the pool has of the rate.
 func (t *Table) poolSize(c *Config, now float64) float64 {
 	part := (c.Rate - t.Used) / c.Rate
 	if now < t.Learn {
@@ -277,11 +276,11 @@ func (t *Table) poolSize(c *Config, now float64) float64 {
 	return max(c.Burst*part, min(1, c.Burst))
 }
 
-// accrue lets the pool gain what nobody has leased since the last call.
+// accrue adds the unleased tokens since the last call to the pool.
 func (t *Table) accrue(now float64, c *Config) {
 	if dt := now - t.Last; dt > 0 {
 		t.Free = min(t.Free+t.poolRate(c, now)*dt/1e6, t.poolSize(c, now))
-	} else if dt < 0 { // the clock was set back, and what ends when has to be looked at again
+	} else if dt < 0 { // the clock was set back, so the end times have to be checked again
 		t.Next = now
 	}
 	t.Last = now

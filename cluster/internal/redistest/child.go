@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// These tell a process of the test binary what it is for, and where the server is that examples use.
+// These environment variables tell a process of the test binary its role, and the address of the server for examples.
 const (
 	childEnv   = "SPILLWAY_REDISTEST_CHILD"
 	ordersEnv  = "SPILLWAY_REDISTEST_ORDERS"
 	exampleEnv = "SPILLWAY_REDISTEST_EXAMPLE"
 )
 
-// A Child is this test binary, running once more in a process of its own.
+// A Child is a second run of this test binary in a separate process.
 type Child struct {
 	t     testing.TB
 	cmd   *exec.Cmd
@@ -30,7 +30,7 @@ type Child struct {
 	read  sync.WaitGroup
 }
 
-// Spawn runs the function that [Main] knows by name in a process of its own, which ends with the test at the latest. The
+// Spawn runs the function that [Main] knows by name in a separate process, which ends with the test at the latest. The
 // orders reach it as JSON, through [Orders].
 func Spawn(t testing.TB, name string, orders any) *Child {
 	t.Helper()
@@ -66,7 +66,7 @@ func Spawn(t testing.TB, name string, orders any) *Child {
 	return c
 }
 
-// collect hands on what the process prints, and drops what nobody has read of thousands of lines.
+// collect forwards the output of the process, and drops lines if thousands of them are unread.
 func (c *Child) collect(stdout io.Reader) {
 	defer close(c.lines)
 	scan := bufio.NewScanner(stdout)
@@ -78,7 +78,7 @@ func (c *Child) collect(stdout io.Reader) {
 	}
 }
 
-// Lines returns what the process prints. It is closed when the process has ended.
+// Lines returns the output of the process. It is closed when the process has ended.
 func (c *Child) Lines() <-chan string { return c.lines }
 
 // Line returns the next line that the process prints, and fails the test if there is none in time.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Main is what TestMain of a package calls that uses [Spawn] or [Example]: it runs the child that this process is meant to
-// be, or the tests. Without redis-server it leaves out the examples, and says so.
+// Main runs the child that this process is meant to be, or the tests. TestMain of a package that uses [Spawn] or
+// [Example] calls it. Without redis-server it leaves out the examples, and says so.
 //
 //	func TestMain(m *testing.M) { redistest.Main(m, map[string]func() error{"node": node}) }
 func Main(m *testing.M, children map[string]func() error) {
@@ -60,7 +60,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// Example returns a client of the server that [Main] has started for the examples of a package, with a connection: on a busy
+// Example returns a connected client of the server that [Main] has started for the examples of a package: on a busy
 // machine the first call may take longer than calls may. The caller closes it.
 func Example() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: os.Getenv(exampleEnv)})
@@ -68,5 +68,5 @@ func Example() *redis.Client {
 	return c
 }
 
-// Orders reads in a child what [Spawn] was given.
+// Orders reads the orders of [Spawn] in a child.
 func Orders(into any) error { return json.Unmarshal([]byte(os.Getenv(ordersEnv)), into) }

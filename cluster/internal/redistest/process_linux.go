@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// DiesWithParent tells that servers and children end with this process even when it is killed.
+// DiesWithParent reports that servers and children end with this process even when it is killed.
 const DiesWithParent = true
 
-// dieWithParent has the kernel kill the process when this one dies, however it dies.
+// dieWithParent makes the kernel kill the process when this one dies, however it dies.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

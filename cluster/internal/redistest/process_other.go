@@ -4,7 +4,7 @@ package redistest
 
 import "os/exec"
 
-// DiesWithParent tells that servers and children end with this process even when it is killed. Here they do not.
+// DiesWithParent reports whether servers and children end with this process even when it is killed. Here they do not.
 const DiesWithParent = false
 
 // dieWithParent does nothing.

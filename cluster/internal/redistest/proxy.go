@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Proxy stands before a server and is the network that fails. It begins as a good one. Methods may be called concurrently,
-// and what they set holds for open connections too.
+// A Proxy is a network that can fail, in front of a server. It starts without faults. Methods may be called
+// concurrently, and apply to open connections, too.
 type Proxy struct {
 	listener net.Listener
 	done     chan struct{}
@@ -22,7 +22,7 @@ type Proxy struct {
 	conns   map[net.Conn]struct{}
 }
 
-// faults is what is wrong with the network.
+// faults are the faults of the network.
 type faults struct {
 	target  string
 	latency time.Duration
@@ -56,15 +56,15 @@ func (p *Proxy) SetTarget(addr string) { p.set(func(f *faults) { f.target = addr
 // SetLatency delays every reply by d.
 func (p *Proxy) SetLatency(d time.Duration) { p.set(func(f *faults) { f.latency = d }) }
 
-// BlackHole lets nothing through in either direction while on, and closes nothing. What was on its way arrives afterwards.
+// BlackHole lets nothing through in either direction while on, and closes nothing. Delayed bytes arrive afterwards.
 func (p *Proxy) BlackHole(on bool) { p.set(func(f *faults) { f.hole = on }) }
 
-// Refuse closes new connections at once while on, as a port on which nobody listens does.
+// Refuse closes new connections at once while on, as a port without a listener does.
 func (p *Proxy) Refuse(on bool) { p.set(func(f *faults) { f.refuse = on }) }
 
-// DropReplies loses a fraction of the replies, 0..1: the server has done what it was asked to, and nobody hears of it. A
+// DropReplies loses a fraction of the replies, 0..1: the server has run the command, and the client gets no reply. A
 // connection that has lost a reply stays mute, since a later reply would be taken for the lost one. On a connection
-// that opens meanwhile it may be the greeting that is lost, and then no request is sent.
+// that opens meanwhile, the lost reply may be the greeting, and then no request is sent.
 func (p *Proxy) DropReplies(fraction float64) { p.set(func(f *faults) { f.loss = fraction }) }
 
 // Heal ends all faults.
@@ -74,7 +74,7 @@ func (p *Proxy) Heal() { p.set(func(f *faults) { *f = faults{target: f.target} }
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns { // first all of them, since the end of one side has the other closed
+	for c := range p.conns { // all at once, because the end of one side closes the other
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}

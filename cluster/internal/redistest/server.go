@@ -18,14 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Missing is what a test says that skips because there is no redis-server.
+// Missing is the message of a test that skips because there is no redis-server.
 const Missing = "SKIPPED: no redis-server on this machine (apt-get install redis-server, brew install redis)"
 
 // readyTimeout is how long a server may take to answer. It takes some 20 ms on an idle machine.
 const readyTimeout = 20 * time.Second
 
-// A Server is a redis-server on a port of the loopback interface, with no persistence and a folder of its own. Methods may
-// be called concurrently.
+// A Server is a redis-server on a port of the loopback interface, without persistence and with a separate folder.
+// Methods may be called concurrently.
 type Server struct {
 	t    testing.TB // nil for the server of Main
 	addr string
@@ -63,7 +63,7 @@ func Start(t testing.TB, args ...string) *Server {
 // open starts a server on a free port.
 func open(t testing.TB, dir string, args []string) (*Server, error) {
 	var last error
-	for range 5 { // between the look for a free port and its use, somebody else may have taken it
+	for range 5 { // another process may take the port before the server does
 		port, err := freePort()
 		if err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func open(t testing.TB, dir string, args []string) (*Server, error) {
 	return nil, last
 }
 
-// FreePort returns a port that nobody listens on now, for a server that is to come back to it.
+// FreePort returns a port that is free now, for a server that is to return to it.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	port, err := freePort()
@@ -88,8 +88,8 @@ func FreePort(t testing.TB) string {
 	return strconv.Itoa(port)
 }
 
-// freePort returns a port that nobody listens on now, and neither on that 10000 above it, which is the bus of a cluster. It
-// lies below those that outgoing connections get, so that a server can come back to it.
+// freePort returns a port that is free now, and whose port + 10000, the bus of a cluster, is free too. It lies below
+// the ports of outgoing connections, so that a server can return to it.
 func freePort() (int, error) {
 	var last error
 	for range 100 {
@@ -112,7 +112,7 @@ func canListen(port int) error {
 	return l.Close()
 }
 
-// start starts the process and waits until it answers. The lock is held, or nobody else knows s.
+// start starts the process and waits until it answers. The lock is held, or s is not shared yet.
 func (s *Server) start() error {
 	_, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Server) start() error {
 		return err
 	}
 	ended := make(chan struct{})
-	go func() { // ends with the process, which kill waits for
+	go func() { // ends with the process; kill waits for it
 		_ = cmd.Wait()
 		close(ended)
 	}()
@@ -170,7 +170,7 @@ func (s *Server) awaitReady(pid int, ended <-chan struct{}) error {
 // Addr returns the address of the server, such as "127.0.0.1:16379". It stays the same over a Restart.
 func (s *Server) Addr() string { return s.addr }
 
-// Client returns a client for looking at the server and preparing it. It does not retry, and belongs to the server.
+// Client returns a client to inspect and prepare the server. It does not retry, and belongs to the server.
 func (s *Server) Client() *redis.Client { return s.client }
 
 // Do runs one command, and fails the test if Redis answers with an error.
@@ -183,7 +183,7 @@ func (s *Server) Do(args ...any) any {
 	return v
 }
 
-// Kill kills the server and returns when it is gone, with all it knew. A server that is dead already stays so.
+// Kill kills the server and returns when it is gone, with all its data. A dead server stays dead.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +210,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the process without ending it, as a machine that swaps or a virtual machine that moves does: connections
-// stay open, and nobody answers. It skips the test on systems that have no such signal.
+// Pause stops the process without ending it, as a machine does that swaps, or a virtual machine that moves: connections
+// stay open without an answer. It skips the test on systems without such a signal.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.signal(pause)
@@ -233,7 +233,7 @@ func (s *Server) signal(send func(*os.Process) error) {
 	check(s.t, send(s.cmd.Process))
 }
 
-// check skips the test where the system lacks what was asked for, and fails it at other errors.
+// check skips the test where the system does not support the operation, and fails it at other errors.
 func check(t testing.TB, err error) {
 	t.Helper()
 	switch {

@@ -12,7 +12,7 @@ import (
 // slots is how many hash slots a Redis Cluster has.
 const slots = 16384
 
-// Replica starts a server that follows the one at addr, and returns when it has what that one has. Followed through a
+// Replica starts a server that follows the one at addr, and returns when it has the same data. If it follows through a
 // [Proxy], it can be made to lag.
 func Replica(t testing.TB, addr string) *Server {
 	t.Helper()
@@ -31,7 +31,7 @@ func Replica(t testing.TB, addr string) *Server {
 	return s
 }
 
-// Promote makes a replica a primary: what a failover does. The old primary is not told.
+// Promote makes a replica a primary, as a failover does. The old primary does not learn of it.
 func (s *Server) Promote() {
 	s.t.Helper()
 	s.Do("REPLICAOF", "NO", "ONE")

@@ -30,8 +30,8 @@ import (
 
 const (
 	places  = 4  // requests that each gate admits at once
-	clients = 20 // that flood the server
-	rounds  = 5  // of requests by each of them
+	clients = 20 // clients that flood the server
+	rounds  = 5  // requests of each client
 
 	// Patience is far longer than anything here takes, even on a machine with much else to do.
 	Patience = 30 * time.Second
@@ -41,13 +41,13 @@ const (
 type Site struct {
 	// Start starts a server with the gates of its groups, which ends with the test, and returns its URL.
 	Start func(t *testing.T, api, admin *spillway.Gate) (url string)
-	// Request returns a request to a route of a group, whose handler is to take that long.
-	// If Request is nil, it is a GET of /group/route?for=takes.
+	// Request returns a request to a route of a group, whose handler takes the given time. If Request is nil, it is a
+	// GET of /group/route?for=takes.
 	Request func(ctx context.Context, t *testing.T, url, group, route string, takes time.Duration) *http.Request
 	// Refused checks the answer to a request that was refused.
 	// If Refused is nil, it is Problem.
 	Refused func(t *testing.T, a Answer)
-	// Deaf tells that the server does not notice when a client is gone.
+	// Deaf says that the server does not notice when a client is gone.
 	Deaf bool
 }
 
@@ -162,7 +162,7 @@ func (r *run) empty() {
 		Patience, time.Millisecond, "permits were lost")
 }
 
-// full fills all places of one gate. It is the only one that refuses then, and it admits again when its clients are gone.
+// full fills all places of one gate. Only that gate refuses then, and it admits again when its clients have left.
 func (r *run) full() {
 	takes := Patience
 	if r.site.Deaf {

@@ -1,4 +1,4 @@
-// Package work is what the handlers of the examples do: it takes time.
+// Package work is the work of the examples' handlers: it takes time.
 package work
 
 import (
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// For waits for the duration that text tells, such as 50ms, or until ctx is done, and then returns its error. A text that
-// tells no duration is none.
+// For waits for the duration in text, such as 50ms, or until ctx is done, and then returns its error. A text that is
+// not a duration counts as 0.
 func For(ctx context.Context, text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Command real checks the simulator against reality: a real HTTP server goes through an overload, the simulated one goes
-// through the same, and their figures stand side by side.
+// Command real checks the simulator against reality. A real HTTP server goes through an overload, the simulated one
+// goes through the same, and their figures stand side by side.
 //
 //	go run ./examples/simulate/real -shape step -load 5
 //	go run ./examples/simulate/real -shape ramp -load 3
 //	go run ./examples/simulate/real -shape dependency
 //
-// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. What an answer costs beside its work is the one thing
-// that the simulator is told of the measurement: it follows from the capacity that was measured.
+// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. The simulator takes one figure from the
+// measurement: the cost of an answer beside its work, which follows from the measured capacity.
 package main
 
 import (
@@ -105,7 +105,7 @@ func run(ctx context.Context, config *overload.Config, args []string, out io.Wri
 	return compare(out, measured, scenario(beside(measured)), *seed)
 }
 
-// beside is what a request that is served costs beside its work.
+// beside is the cost of an answered request beside its work.
 func beside(measured *overload.Run) time.Duration {
 	capacity := measured.Capacity
 	if after := measured.CapacityAfter; after > 0 {
@@ -114,7 +114,7 @@ func beside(measured *overload.Run) time.Duration {
 	return max(time.Microsecond, time.Duration(quota/capacity*float64(time.Second))-cpu)
 }
 
-// compare plays what was measured, and shows both.
+// compare simulates the measured run, and shows both.
 func compare(out io.Writer, measured *overload.Run, s sim.Scenario, seed uint64) error {
 	fmt.Fprintf(out, "\n%s: %.0f requests a second measured, %v each beside the work\n\n", s.Name, measured.Capacity, beside(measured))
 	fmt.Fprintf(out, "%-9s %-10s %8s %10s %8s %8s %10s\n", "policy", "server", "goodput", "first 5 s", "refused", "p99, ms", "refusal, ms")

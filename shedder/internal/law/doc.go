@@ -4,6 +4,7 @@
 //	l.Tune(options)
 //	verdict := l.Step(&reading) // every 20 ms
 //
-// A flow bounds the requests in flight by Little's law at any CPU, a cpu tightens that while the CPU is short, and a
-// latency learns how long requests take while the service is calm. docs/algorithms.md explains it on one page.
+// A flow bounds the requests in flight by Little's law at any CPU usage, and a cpu tightens that bound while the CPU is
+// short. A latency learns how long requests take while the service is calm. docs/algorithms.md explains the law on one
+// page.
 package law
