@@ -72,7 +72,7 @@ func ticketOf(r *Result) spillway.Ticket {
 }
 
 // Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
-// limiter.Bucket.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
+// limiter.Limiter.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
 // that nobody has used if there is none. Of several rules it is the one that decided; see [Limit.Quotas].
 func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
 	if l.conn == nil {

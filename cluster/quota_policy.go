@@ -210,7 +210,7 @@ func sourceOf(from lease.Source) Source {
 }
 
 // Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
-// limiter.Bucket.Quota does. It asks nobody: what remains is reckoned from this process's part, or is what Redis had left
+// limiter.Limiter.Quota does. It asks nobody: what remains is reckoned from this process's part, or is what Redis had left
 // when it was last asked.
 func (q *Quota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
 	return q.figures(r.Key, q.at(now))

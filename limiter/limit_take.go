@@ -15,7 +15,6 @@ const (
 	refused    verdict = iota // not now
 	taken                     // yes
 	impossible                // never
-	unmade                    // by a zero value
 )
 
 func (l *limit[S]) take(m moment, n, maxWait int64) (wait int64, stamp uint64, v verdict) {
@@ -24,10 +23,6 @@ func (l *limit[S]) take(m moment, n, maxWait int64) (wait int64, stamp uint64, v
 		return closed - m.ns, 0, refused
 	}
 	l.mu.Lock()
-	if l.core == nil {
-		l.mu.Unlock()
-		return 0, 0, unmade
-	}
 	if n < 0 || n > l.core.max() {
 		l.counts.impossible++
 		l.mu.Unlock()
@@ -53,7 +48,7 @@ func (l *limit[S]) take(m moment, n, maxWait int64) (wait int64, stamp uint64, v
 func (l *limit[S]) giveBack(m moment, b loan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil || b.n < 0 {
+	if b.n < 0 {
 		return
 	}
 	b.n = min(b.n, l.core.max()) // it may have been lowered
@@ -62,29 +57,9 @@ func (l *limit[S]) giveBack(m moment, b loan) {
 	l.closed.Store(open)
 }
 
-// update puts the core that f returns in the place of the present one, whose state becomes a state of the new. It holds
-// the lock while it calls f.
-func (l *limit[S]) update(now time.Time, f func(old core[S]) (core[S], error)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.core == nil {
-		return nil
-	}
-	c, err := f(l.core)
-	if err != nil {
-		return err
-	}
-	c.adopt(&l.state, l.clock.moment(now), l.core)
-	l.core = c
-	l.closed.Store(open)
-	return nil
-}
-
 // refusal returns the rejection of a request that was not admitted.
 func (l *limit[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
 	switch {
-	case v == unmade:
-		return errZero
 	case v == impossible:
 		return l.reject.cost(n)
 	case l.ends != nil && wait < horizon:

@@ -7,30 +7,24 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A meter is a limit by gcra. It repeats the two methods that services call most, without the indirections of limit.
+// A meter is the limit by a [Bucket]. It repeats the two methods that services call most, without the indirections of limit.
 type meter struct {
 	limit[gcraState]
 	g *gcra // the core; guarded by mu
 }
 
-// setUp makes a zero meter.
-func (b *meter) setUp(kind string, rate Rate, burst int, burstName, name, defaultName string) error {
-	g, err := newGCRA(kind, rate, burst, burstName)
-	if err == nil {
-		err = validateName(kind, name)
-	}
+func (r Bucket) build() (Limiter, error) {
+	p, err := r.plan()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if name == "" {
-		name = defaultName
-	}
-	b.g = g
-	b.make(g, newRejections(name, ReasonRate, true))
-	return nil
+	b := new(meter)
+	b.make(p)
+	b.g = p.core.(*gcra) //nolint:forcetypeassert // of a Bucket
+	return b, nil
 }
 
-// Allow takes one token now, if there is one, and reports whether there was.
+// Allow is that of [Limiter].
 func (b *meter) Allow() bool {
 	now := b.clock.now()
 	if now < b.closed.Load() {
@@ -38,15 +32,13 @@ func (b *meter) Allow() bool {
 		return false
 	}
 	b.mu.Lock()
-	if g := b.g; g != nil {
-		level, last := g.levelAt(&b.state, now)
-		if level += g.b; level <= g.full {
-			b.state.level, b.state.last = level, last
-			b.state.count(1)
-			b.counts.admitted++
-			b.mu.Unlock()
-			return true
-		}
+	level, last := b.g.levelAt(&b.state, now)
+	if level += b.g.b; level <= b.g.full {
+		b.state.level, b.state.last = level, last
+		b.state.count(1)
+		b.counts.admitted++
+		b.mu.Unlock()
+		return true
 	}
 	b.mu.Unlock()
 	_, _, v := b.take(moment{ns: now}, 1, 0) // which knows how to refuse
@@ -72,10 +64,6 @@ func (b *meter) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
 	b.mu.Lock()
 	g := b.g
-	if g == nil {
-		b.mu.Unlock()
-		return 0, false
-	}
 	level, last := g.levelAt(&b.state, now)
 	level += g.b
 	if level > g.full {
@@ -89,14 +77,14 @@ func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
 	return stamp, true
 }
 
-func (b *meter) setLimit(now time.Time, kind string, rate Rate, burst int, burstName string) error {
-	g, err := newGCRA(kind, rate, burst, burstName)
-	if err != nil {
-		return err
-	}
-	return b.update(now, func(core[gcraState]) (core[gcraState], error) {
-		g.from = max(b.clock.ns(now), b.state.last)
-		b.g = g
-		return g, nil
-	})
+// Tune is that of [Limiter].
+func (b *meter) Tune(rule Rule) error { return b.TuneAt(readClock(), rule) }
+
+// TuneAt is that of [Limiter].
+func (b *meter) TuneAt(now time.Time, rule Rule) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.tune(b.clock.moment(now), rule)
+	b.g = b.core.(*gcra) //nolint:forcetypeassert // of a Bucket
+	return err
 }

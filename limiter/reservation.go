@@ -38,9 +38,6 @@ func (r *Reservation) CancelAt(now time.Time) {
 	}
 }
 
-// Refund calls [Reservation.RefundAt] with the current time.
-func (r *Reservation) Refund(n int) { r.RefundAt(readClock(), n) }
-
 // RefundAt gives back n of the tokens, or all that r still holds if those are fewer, because they were not used: a request was
 // reserved for by an estimate, and cost less. It does nothing if n is not positive.
 //

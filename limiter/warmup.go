@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/spillway-go/spillway"
 )
 
-// A WarmUp spaces requests, and after a pause begins slowly: it gives what is behind it, a cache or a pool of connections,
+// A WarmUp is the [Rule] that spaces requests, and after a pause begins slowly: it gives what is behind it, a cache or a pool of connections,
 // time to get warm. While cold it lets one token through per ColdFactor / rate; with every token it gets faster, along the
 // straight line of Guava's SmoothWarmingUp, until after WarmUp of steady use it passes the full Rate.
 //
@@ -17,14 +15,9 @@ import (
 // WarmUp cools only in pauses that are longer than the time between two tokens while cold, so that the time lost between
 // two attempts does not count as one.
 //
-// It is made by [NewWarmUp]; the zero WarmUp denies everything. All methods may be called concurrently.
+// When the rate changes while the limit runs, it stays as warm as it is.
 type WarmUp struct {
-	limit[warmState]
-}
-
-// WarmUpOptions tune a [WarmUp]. Rate has to be set.
-type WarmUpOptions struct {
-	// Rate is how fast tokens pass when warm. It must have at least one token.
+	// Rate is how fast tokens pass when warm. It has to be set, and must have at least one token.
 	Rate Rate
 	// WarmUp is how long it takes to get warm in steady use, and to get cold in a pause. If WarmUp is 0, it is always warm.
 	WarmUp time.Duration
@@ -37,48 +30,30 @@ type WarmUpOptions struct {
 	Name string
 }
 
-// NewWarmUp returns a cold WarmUp. The error names the field that cannot be right.
-func NewWarmUp(o *WarmUpOptions) (*WarmUp, error) {
-	var opts WarmUpOptions
-	if o != nil {
-		opts = *o
+func (r WarmUp) plan() (p plan[warmState], err error) {
+	const kind = "WarmUp"
+	if r.ColdFactor == 0 {
+		r.ColdFactor = 3
 	}
-	c, err := newWarming(opts)
-	if err == nil {
-		err = validateName("WarmUp", opts.Name)
+	if r.MaxCost == 0 {
+		r.MaxCost = r.Rate.Tokens
 	}
+	c, err := newWarming(kind, r)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	if opts.Name == "" {
-		opts.Name = "warm-up"
-	}
-	w := new(WarmUp)
-	w.make(c, newRejections(opts.Name, ReasonRate, true))
-	return w, nil
+	r.Name, err = named(kind, r.Name, "warm-up")
+	return plan[warmState]{rule: r, kind: kind, name: r.Name, reason: ReasonRate, core: c}, err
 }
 
-// SetLimit is [WarmUp.SetLimitAt] now.
-func (w *WarmUp) SetLimit(rate Rate) error { return w.SetLimitAt(readClock(), rate) }
+func (r WarmUp) build() (Limiter, error) { return newLimit(r.plan()) }
 
-// SetLimitAt changes the rate from now on. It stays as warm as it is; what the last request costs stays too. If MaxCost was
-// Rate.Tokens, it is that of the new rate. The error says that rate cannot be right, and then nothing has changed.
-func (w *WarmUp) SetLimitAt(now time.Time, rate Rate) error {
-	return w.update(now, func(old core[warmState]) (core[warmState], error) {
-		opts := old.(*warming).opts //nolint:forcetypeassert // made by NewWarmUp
-		opts.Rate = rate
-		c, err := newWarming(opts)
-		if err != nil {
-			return nil, err
-		}
-		return c.since(max(w.clock.ns(now), w.state.last+1)), nil
-	})
-}
+func (r WarmUp) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
 // A warming is the rule of a WarmUp. Tokens that were stored in a pause are dearer to take; how many there are says how cold
 // it is. The names are those of Guava.
 type warming struct {
-	opts      WarmUpOptions
+	per       time.Duration // of the rate
 	maxCost   int64
 	stable    float64 // ns between two tokens when warm
 	cold      float64 // ns between two tokens when cold
@@ -90,41 +65,32 @@ type warming struct {
 	from      int64   // ns since when this is the rate; 0 if ever since
 }
 
-func newWarming(o WarmUpOptions) (*warming, error) {
-	const kind = "WarmUp"
-	if err := o.Rate.validate(kind); err != nil {
+// newWarming returns the rule by r, which has its defaults.
+func newWarming(kind string, r WarmUp) (*warming, error) {
+	if err := r.Rate.validate(kind); err != nil {
 		return nil, err
 	}
-	factor := o.ColdFactor
-	if factor == 0 {
-		factor = 3
-	}
-	w := &warming{opts: o, maxCost: int64(o.MaxCost), stable: float64(o.Rate.Per) / float64(o.Rate.Tokens)}
-	if w.maxCost == 0 {
-		w.maxCost = int64(o.Rate.Tokens)
-	}
-	w.cold = w.stable * factor
+	w := &warming{per: r.Rate.Per, maxCost: int64(r.MaxCost), stable: float64(r.Rate.Per) / float64(r.Rate.Tokens)}
+	w.cold = w.stable * r.ColdFactor
 	switch {
-	case o.Rate.Tokens < 1:
-		return nil, fmt.Errorf("limiter: %s: Rate.Tokens must be at least 1, got %d", kind, o.Rate.Tokens)
-	case o.WarmUp < 0, o.WarmUp > horizon:
-		return nil, fmt.Errorf("limiter: %s: WarmUp must be in 0..%v, got %v", kind, time.Duration(horizon), o.WarmUp)
-	case !(factor >= 1 && factor <= 1e6):
-		return nil, fmt.Errorf("limiter: %s: ColdFactor must be in 1..1e6, got %v", kind, o.ColdFactor)
+	case r.Rate.Tokens < 1:
+		return nil, fmt.Errorf("limiter: %s: Rate.Tokens must be at least 1, got %d", kind, r.Rate.Tokens)
+	case r.WarmUp < 0, r.WarmUp > horizon:
+		return nil, fmt.Errorf("limiter: %s: WarmUp must be in 0..%v, got %v", kind, time.Duration(horizon), r.WarmUp)
+	case !(r.ColdFactor >= 1 && r.ColdFactor <= 1e6):
+		return nil, fmt.Errorf("limiter: %s: ColdFactor must be in 1..1e6, got %v", kind, r.ColdFactor)
 	case w.maxCost < 1, float64(w.maxCost)*w.cold > horizon:
 		return nil, fmt.Errorf("limiter: %s: MaxCost must be at least 1 and take less than %v, got %d", kind, time.Duration(horizon), w.maxCost)
 	}
 	w.unit = int64(float64(w.maxCost)*w.cold/(1<<30)) + 1
-	w.threshold = float64(o.WarmUp) / w.stable / 2
-	w.stored = w.threshold + 2*float64(o.WarmUp)/(w.stable+w.cold)
+	w.threshold = float64(r.WarmUp) / w.stable / 2
+	w.stored = w.threshold + 2*float64(r.WarmUp)/(w.stable+w.cold)
 	if above := w.stored - w.threshold; above > 0 {
 		w.slope = (w.cold - w.stable) / above
-		w.coolDown = float64(o.WarmUp) / w.stored
+		w.coolDown = float64(r.WarmUp) / w.stored
 	}
 	if w.stored*part > math.MaxInt64/2 {
-		return nil, fmt.Errorf("limiter: %s: WarmUp of %v is too long at a rate of %v", kind, o.WarmUp, o.Rate)
+		return nil, fmt.Errorf("limiter: %s: WarmUp of %v is too long at a rate of %v", kind, r.WarmUp, r.Rate)
 	}
 	return w, nil
 }
-
-var _ spillway.Policy = (*WarmUp)(nil)

@@ -112,9 +112,11 @@ func (w *warming) giveBack(s *warmState, m moment, l loan) {
 }
 
 // since returns the rule for what is taken from an instant on.
-func (w *warming) since(ns int64) core[warmState] {
+func (w *warming) since(ns int64, s *warmState) core[warmState] {
 	next := *w
-	next.from = ns
+	if next.from = ns; s != nil {
+		next.from = max(ns, s.last+1)
+	}
 	return &next
 }
 
@@ -143,16 +145,13 @@ func (w *warming) idle(s *warmState, m moment) bool {
 
 func (w *warming) max() int64 { return w.maxCost }
 
-func (w *warming) window() time.Duration { return w.opts.Rate.Per }
+func (w *warming) window() time.Duration { return w.per }
 
-func (w *warming) follows(old core[warmState]) bool {
-	_, ok := old.(*warming)
-	return ok
-}
+func (w *warming) follows(core[warmState]) error { return nil }
 
 // adopt keeps how warm it is as a share.
 func (w *warming) adopt(s *warmState, _ moment, old core[warmState]) {
-	if o := old.(*warming); o.stored > 0 { //nolint:forcetypeassert // says follows
+	if o := old.(*warming); o.stored > 0 { //nolint:forcetypeassert // the only core of its state
 		s.warmth = min(int64(float64(s.warmth)/o.stored*w.stored), int64(w.stored*part))
 	} else {
 		s.warmth = 0

@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // A window is the rule of a FixedWindow.
 type window struct {
@@ -146,7 +149,7 @@ func (w *window) idle(s *windowState, m moment) bool {
 	return now.fresh()
 }
 
-func (w *window) since(int64) core[windowState] { return w }
+func (w *window) since(int64, *windowState) core[windowState] { return w }
 
 func (w *window) heir(s *windowState, _ moment) windowState { return *s }
 
@@ -167,9 +170,11 @@ func (w *window) window() time.Duration {
 }
 
 // follows refuses to go from windows of the calendar to others and back, since they tell differently when one starts.
-func (w *window) follows(old core[windowState]) bool {
-	o, ok := old.(*window)
-	return ok && (o.calendar == nil) == (w.calendar == nil)
+func (w *window) follows(old core[windowState]) error {
+	if o := old.(*window); (o.calendar == nil) != (w.calendar == nil) { //nolint:forcetypeassert // the only core of its state
+		return errors.New("limiter: FixedWindow: Tune: Period must stay set, or Calendar, got the other")
+	}
+	return nil
 }
 
 // adopt lets the present window go on.

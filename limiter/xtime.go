@@ -41,11 +41,9 @@ func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
 	if l == nil {
 		return nil, errors.New("limiter: XTime: limiter must be set, got nil")
 	}
-	if err := validateName("XTime", name); err != nil {
+	name, err := named("XTime", name, "token bucket")
+	if err != nil {
 		return nil, err
-	}
-	if name == "" {
-		name = "token bucket"
 	}
 	x := &XTime{limiter: l, clock: newClock(), reject: newRejections(name, ReasonRate, true)}
 	return x, nil
@@ -137,7 +135,7 @@ func (x *XTime) Idle(now time.Time) bool {
 	return st.Remaining == st.Limit
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Bucket.Quota] does.
+// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Limiter.Quota] does.
 func (x *XTime) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
 	if x.limiter == nil {
 		return "", 0, 0, 0, 0
