@@ -42,5 +42,5 @@
 //
 // Rates and windows set [spillway.Rejection.OverQuota], since the caller used up its quota, and say in RetryAfter when to try
 // again: at most 1/16 later than needed, and never too early for a request of the same cost. [Concurrency] and [Queue] refuse
-// for lack of room; nobody knows when there will be some, so they leave RetryAfter 0.
+// for lack of room. When there will be some is unknown, so RetryAfter is 0.
 package limiter

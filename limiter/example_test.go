@@ -15,6 +15,22 @@ import (
 // noon is where time begins in these examples. A service leaves the time to the gate, or calls the methods without one.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
+// One rule makes one limit for all, or one for each key.
+func ExampleNew() {
+	rule := limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 1}
+	all := spillway.Must(limiter.New(rule))
+	each := spillway.Must(limiter.NewKeyed(rule, nil))
+	for _, tenant := range []string{"a", "b"} {
+		fmt.Println(all.AllowAt(noon, 1), each.AllowAt(noon, tenant, 1))
+	}
+	_, err := limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: -1})
+	fmt.Println(err)
+	// Output:
+	// <nil> <nil>
+	// spillway: token bucket refused: rate exceeded <nil>
+	// limiter: Bucket: Burst must be at least 1, got -1
+}
+
 func ExampleBucket() {
 	bucket, err := limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 3})
 	if err != nil {

@@ -17,8 +17,8 @@ const maxMaxKeys = 1 << 30
 // A Keyed keeps a limit of the same kind for each [spillway.Request.Key]: 100 per second for every tenant.
 //
 // It holds at most MaxKeys keys, and takes 43 to 120 bytes for each that has a Bucket; more for limits that remember more. It
-// forgets a key only when its limit is as good as new, so nobody gets a fresh bucket early by inventing keys or by
-// waiting. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
+// forgets a key only when its limit is as good as new, so inventing keys or waiting gains no client a fresh
+// bucket early. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
 // which there are up to 256. When there is room for it, its own limit begins with what is left of the shared one; only a
 // [Concurrency] begins anew, so a key may then hold up to twice Limit until its shared places are back. So inventing keys, however
 // many, neither makes it grow nor loosens anybody's limit. To limit all keys together, put another limit in the [spillway.Gate].

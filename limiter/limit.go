@@ -27,7 +27,7 @@ type limit[S any] struct {
 	state  S
 	counts counts
 	core   core[S]
-	plan   plan[S] // its core is as it was planned
+	plan   *plan[S] // its core is as it was planned
 }
 
 type counts struct{ admitted, refused, impossible, returned int64 }
@@ -50,7 +50,7 @@ func (l *limit[S]) make(p plan[S]) {
 	l.clock = newClock()
 	l.reject = p.rejections()
 	l.calendar = p.calendar
-	l.core, l.plan = p.core, p
+	l.core, l.plan = p.core, &p
 	if _, ok := p.rule.(FixedWindow); ok {
 		l.ends = new(countdown)
 	}
@@ -176,7 +176,7 @@ func (l *limit[S]) tune(m moment, rule Rule) error {
 	}
 	c := next.core.since(m.ns, &l.state)
 	c.adopt(&l.state, m, l.core)
-	l.core, l.plan = c, next
+	l.core, l.plan = c, &next
 	l.closed.Store(open)
 	return nil
 }

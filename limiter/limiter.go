@@ -31,13 +31,13 @@ type Limiter interface { //nolint:interfacebloat // it stands for eight types wi
 	// has ended. If ctx ends while it waits, it gives the tokens back, as [Reservation.RefundAt] does, and returns ctx.Err().
 	//
 	// Callers that wait are served in the order in which they came. By a [Shaper] or [Queue], their number and the time that
-	// they wait are bounded, and those behind a caller that leaves move up. By a [Concurrency] nobody waits.
+	// they wait are bounded, and those behind a caller that leaves move up. By a [Concurrency] no caller waits.
 	Wait(ctx context.Context, n int) error
 
 	// ReserveAt takes n tokens at now, or before they are there if they will be within maxWait: the caller holds them, has to
 	// wait for [Reservation.Delay], may cancel until then, and may return unused tokens with [Reservation.RefundAt] later.
-	// Otherwise it takes none and returns an error as AllowAt does. Nobody knows when places are free, so by a [Concurrency]
-	// or [Queue] it takes them at once or not at all.
+	// Otherwise it takes none and returns an error as AllowAt does. By a [Concurrency] or [Queue] it takes places at once or
+	// not at all, since the time when they will be free is unknown.
 	ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error)
 
 	// Release gives back n places of a [Concurrency] or [Queue] that Allow, AllowAt or Wait took. It panics if fewer are
@@ -71,8 +71,8 @@ type Limiter interface { //nolint:interfacebloat // it stands for eight types wi
 type State struct {
 	Limit     int64         // the most it gives at once
 	Remaining int64         // tokens that could be taken now
-	NextIn    time.Duration // how long until Remaining grows; 0 if it is at its Limit or nobody knows, the greatest Duration if never
-	FullIn    time.Duration // how long until Remaining is at its Limit, if nobody takes any
+	NextIn    time.Duration // how long until Remaining grows; 0 if it is at its Limit or unknown, the greatest Duration if never
+	FullIn    time.Duration // how long until Remaining is at its Limit, if no tokens are taken
 }
 
 // Stats is a snapshot of what a limit has done since it was made.

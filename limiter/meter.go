@@ -32,8 +32,9 @@ func (b *meter) Allow() bool {
 		return false
 	}
 	b.mu.Lock()
-	level, last := b.g.levelAt(&b.state, now)
-	if level += b.g.b; level <= b.g.full {
+	g := b.g
+	level, last := g.levelAt(&b.state, now)
+	if level += g.b; level <= g.full {
 		b.state.level, b.state.last = level, last
 		b.state.count(1)
 		b.counts.admitted++

@@ -40,11 +40,11 @@ type Queue struct {
 	Limit int
 	// MaxQueue is how many other requests may wait, at least 1.
 	MaxQueue int
-	// MaxWait is how long one may wait. If MaxWait is 0, it is one second.
+	// MaxWait is how long a request may wait. If MaxWait is 0, it is one second.
 	MaxWait time.Duration
-	// Order is who is next among those of the same priority. The zero Order is FIFO.
+	// Order is which request is next among those of the same priority. The zero Order is FIFO.
 	Order Order
-	// Target is how long one may wait who comes while an Adaptive queue stands. If Target is 0, it is 5 ms.
+	// Target is how long a request may wait that comes while an Adaptive queue stands. If Target is 0, it is 5 ms.
 	Target time.Duration
 	// Interval is how long an Adaptive queue must not have been empty to stand. If Interval is 0, it is 100 ms.
 	Interval time.Duration

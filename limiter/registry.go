@@ -14,7 +14,7 @@ import (
 // A Member is a policy that a [Registry] can keep, such as a [Limiter]. Its tickets leave the uppermost bit at 0.
 type Member interface {
 	spillway.Policy
-	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, nobody waits, and it would
+	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, no request waits, and it would
 	// decide as a new one does.
 	Idle(now time.Time) bool
 }
@@ -23,7 +23,7 @@ type Member interface {
 // that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
 //
 // It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
-// with all other new ones. So whoever invents keys neither makes it grow nor makes it forget a key in use.
+// with all other new ones. So a client that invents keys neither makes it grow nor makes it forget a key in use.
 //
 // A Registry is a [spillway.Queuer]: its Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
 // its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called

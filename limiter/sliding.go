@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A SlidingWindow is the [Rule] that lets through at most Limit tokens in any Window, with no edges to exploit. It counts in Buckets
-// sub-windows, so it takes 16 bytes for each of them, whatever the limit.
+// A SlidingWindow is the [Rule] that lets through at most Limit tokens in any Window, with no edges to exploit. It counts in
+// Buckets sub-windows, so it takes 16 bytes for each of them, whatever the limit.
 //
 // What passes counts until the end of its sub-window, and for a Window from then on. So never more than Limit pass in any
 // interval of Window, and never fewer than Limit, if that many ask, in any interval of Window × (1 + 1/Buckets): with 60
-// Buckets, a caller who asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
+// Buckets, a caller that asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
 //
 // Limit and Window have to be set.
 type SlidingWindow struct {
@@ -25,9 +25,9 @@ type SlidingWindow struct {
 	Name string
 }
 
-// A SlidingLog is the [Rule] that lets through at most Limit tokens in any Window, exactly, by remembering when each of them passed. It takes
-// 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most twice that with reservations. If
-// that is too much, take a [SlidingWindow].
+// A SlidingLog is the [Rule] that lets through at most Limit tokens in any Window, exactly, by remembering when each of them
+// passed. It takes 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most twice that with
+// reservations. If that is too much, take a [SlidingWindow].
 //
 // Limit and Window have to be set.
 type SlidingLog struct {

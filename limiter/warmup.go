@@ -11,7 +11,7 @@ import (
 // straight line of Guava's SmoothWarmingUp, until after WarmUp of steady use it passes the full Rate.
 //
 // As in Guava, a request pays for the one before: whatever it costs, it passes if the time that the last one costs is over.
-// Nothing is saved up for bursts. Unlike in Guava, one who asks again and again instead of waiting gets warm too: the
+// Nothing is saved up for bursts. Unlike in Guava, a caller that asks again and again instead of waiting gets warm too: the
 // WarmUp cools only in pauses that are longer than the time between two tokens while cold, so that the time lost between
 // two attempts does not count as one.
 //

@@ -15,7 +15,7 @@ import (
 // back, what was used up stays so. [Limiter.ReserveAt] reserves in the next window at most.
 //
 // Limit and either Period or Calendar have to be set. While the limit runs, a Period cannot give way to a Calendar, nor the other
-// way round.
+// way round. The present window keeps its beginning and gets the length of a new Period.
 type FixedWindow struct {
 	// Limit is how many tokens may pass in each window, at least 1 and at most 2^53.
 	Limit int
