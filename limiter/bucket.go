@@ -1,5 +1,12 @@
 package limiter
 
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-go/spillway"
+)
+
 // A Bucket is the [Rule] of a token bucket: it holds up to Burst tokens and gains them at a steady rate, and a request passes
 // if it finds as many as it costs. So at most Burst + rate × d requests pass in any time d. It begins full.
 //
@@ -32,3 +39,86 @@ func (r Bucket) plan() (p plan[gcraState], err error) {
 }
 
 func (r Bucket) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+// A meter is the limit by a [Bucket]. It repeats the two methods that services call most, without the indirections of limit.
+type meter struct {
+	limit[gcraState]
+	g *gcra // the core; guarded by mu
+}
+
+func (r Bucket) build() (Limiter, error) {
+	p, err := r.plan()
+	if err != nil {
+		return nil, err
+	}
+	b := new(meter)
+	b.make(p)
+	b.g = p.core.(*gcra) //nolint:forcetypeassert // of a Bucket
+	return b, nil
+}
+
+// Allow is that of [Limiter].
+func (b *meter) Allow() bool {
+	now := b.clock.now()
+	if now < b.closed.Load() {
+		b.fast.Add(1)
+		return false
+	}
+	b.mu.Lock()
+	g := b.g
+	level, last := g.levelAt(&b.state, now)
+	if level += g.b; level <= g.full {
+		b.state.level, b.state.last = level, last
+		b.state.count(1)
+		b.counts.admitted++
+		b.mu.Unlock()
+		return true
+	}
+	b.mu.Unlock()
+	_, _, v := b.take(moment{ns: now}, 1, 0) // which knows how to refuse
+	return v == taken
+}
+
+// Admit takes the cost of r, at its arrival. It never waits.
+func (b *meter) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	now := b.clock.ns(r.Arrived)
+	if uint(r.Cost) <= 1 {
+		if closed := b.closed.Load(); now < closed {
+			b.fast.Add(1)
+			return 0, b.reject.after(time.Duration(closed - now))
+		}
+		if stamp, ok := b.takeOne(now); ok {
+			return spillway.Ticket(stamp), nil
+		}
+	}
+	return b.limit.Admit(ctx, r)
+}
+
+// takeOne takes one token if it is there, and changes nothing if it is not.
+func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
+	b.mu.Lock()
+	g := b.g
+	level, last := g.levelAt(&b.state, now)
+	level += g.b
+	if level > g.full {
+		b.mu.Unlock()
+		return 0, false
+	}
+	b.state.level, b.state.last = level, last
+	stamp = b.state.count(1)
+	b.counts.admitted++
+	b.mu.Unlock()
+	return stamp, true
+}
+
+// Tune is that of [Limiter].
+func (b *meter) Tune(rule Rule) error { return b.TuneAt(readClock(), rule) }
+
+// TuneAt is that of [Limiter].
+func (b *meter) TuneAt(now time.Time, rule Rule) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.tune(b.clock.moment(now), rule)
+	b.g = b.core.(*gcra) //nolint:forcetypeassert // of a Bucket
+	return err
+}

@@ -1,5 +1,9 @@
 package limiter
 
+// Where to read on: limiter.go is what callers see, rule.go how a rule becomes a limit, and limit.go the Policy around a core. Each
+// rule has a file with its core, next to bucket.go: gcra.go. keyed.go keeps states of a core in a table. shaper.go and queue.go
+// are thin shells around the pure spacer.go and waitlist.go.
+
 import "time"
 
 // A core is the rule of a limit. It is immutable; what changes is a state S, whose zero value is that of a limit nobody has

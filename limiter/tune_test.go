@@ -95,7 +95,8 @@ func TestQueueIsTunedWhileInUse(t *testing.T) {
 		require.Equal(t, int64(2), q.Stats().Waiting, "the others may wait for a minute")
 
 		require.NoError(t, q.Tune(Queue{Limit: 1, MaxQueue: 1, MaxWait: time.Second}))
-		require.Equal(t, int64(2), q.Stats().Waiting, "who waits keeps the place")
+		require.Equal(t, 1, q.Rule().(Queue).MaxQueue)
+		require.Equal(t, int64(2), q.Stats().Waiting, "waiting requests keep their places")
 		l.join(t.Context(), "e", 1, spillway.Normal)
 		require.Equal(t, ReasonFull, l.reason("e"))
 		for range 3 {
