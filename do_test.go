@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestDoClassesOutcomes(t *testing.T) {
@@ -115,7 +116,7 @@ func TestDoPassesPanicsThrough(t *testing.T) {
 }
 
 func TestDoAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	gate := spillway.New(&slots{limit: 1}, &slots{limit: 1})

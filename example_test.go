@@ -71,8 +71,8 @@ func ExampleGate() {
 		fmt.Println("inner:", serve(ctx, "bob", func() {}))
 	}))
 	s := gate.Stats()
-	fmt.Printf("%d admitted, %d succeeded, %d in flight, %d rejected\n", s.Admitted, s.Succeeded, s.InFlight, s.Rejected)
-	for _, r := range s.Refusals {
+	fmt.Printf("%d admitted, %d succeeded, %d in flight, %d rejected\n", s.Admitted, s.Succeeded, s.InFlight, s.Refused)
+	for _, r := range s.ByReason {
 		fmt.Printf("policy %d, %s: %s: %d\n", r.Index, r.Policy, r.Reason, r.Count)
 	}
 	// Output:
@@ -147,8 +147,7 @@ func ExampleRejection() {
 	_, err := gate.Enter(context.Background(), spillway.Request{})
 	fmt.Println(errors.Is(err, spillway.ErrRejected))
 
-	var rejection *spillway.Rejection
-	if errors.As(err, &rejection) {
+	if rejection := spillway.RejectionOf(err); rejection != nil {
 		status := 503
 		if rejection.OverQuota {
 			status = 429

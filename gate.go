@@ -2,6 +2,7 @@ package spillway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,8 @@ import (
 // maxPolicies is how many tickets fit in a Permit.
 const maxPolicies = 8
 
-// waitThreshold is the shortest wait in a Queuer that a Gate takes off the latency of the policies behind it. What is
-// shorter is the cost of asking.
+// waitThreshold is the shortest wait in a Queuer that a Gate subtracts from the latency of the policies behind it. A shorter
+// time is the cost of the call itself.
 const waitThreshold = 50 * time.Microsecond
 
 // A Gate asks policies in order whether a request may run. It is immutable and safe for concurrent use.
@@ -109,7 +110,7 @@ func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
 // anchorLife is how long a reading of the wall clock serves. A step of the wall clock shows in Request.Arrived after it.
 const anchorLife = time.Second
 
-// now is time.Now at 60 % of its price: it reads the monotonic clock alone, and the wall clock once per anchorLife.
+// now returns the time, at 60 % of the cost of time.Now: it reads the wall clock only once per anchorLife.
 func (g *Gate) now() time.Time {
 	if anchor := g.anchor.Load(); anchor != nil {
 		if since := time.Since(*anchor); since >= 0 && since < anchorLife {
@@ -121,8 +122,7 @@ func (g *Gate) now() time.Time {
 	return now
 }
 
-// giveBack ends the request with outcome Refused at the first n policies, the last of them first. If one panics, the others are
-// told nevertheless.
+// giveBack ends the request with outcome Refused at the first n policies, in reverse order, even if one of them panics.
 func (g *Gate) giveBack(p *Permit, n int) {
 	left := n
 	defer func() {
@@ -140,4 +140,108 @@ func (g *Gate) giveBack(p *Permit, n int) {
 		}
 		policies[i].Done(*r, p.tickets[i], Result{Outcome: Refused})
 	}
+}
+
+// Peek reports whether r would be refused now, and takes no permit. It returns nil if every policy would admit r, and
+// otherwise the error that [Gate.Enter] would return. It is for adapters that can refuse early and cheaply, before they read
+// a request and call Enter. The Gate counts a refusal by Peek. A nil is not counted, and Enter may still refuse r.
+//
+// Peek calls Admit of each policy and gives back at once, so the policies decide twice about a request that Peek lets
+// through. Policies that refuse at random refuse more of them, and counters of a single policy count them twice. Peek
+// skips the first [Queuer] and the policies behind it, and so never blocks. It does not allocate.
+func (g *Gate) Peek(ctx context.Context, r Request) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.Arrived.IsZero() {
+		r.Arrived = g.now()
+	}
+	p := Permit{req: r}
+	n := 0
+	defer func() { g.giveBack(&p, n) }() // also if a policy panics
+	for i, policy := range g.policies {
+		if g.queues&(1<<i) != 0 {
+			break
+		}
+		t, err := policy.Admit(ctx, r)
+		if err != nil {
+			g.counts.refused(i, err)
+			return err
+		}
+		p.tickets[i] = t
+		n++
+	}
+	return nil
+}
+
+// minBudget is the least time that a call of [Do] must have had for a missed deadline to count, until the latency of its key
+// is known.
+const minBudget = 100 * time.Millisecond
+
+// Do runs fn if gate admits r, and returns fn's error, or the error of [Gate.Enter] if it was refused. The outcome is
+//
+//   - Success if fn returns nil,
+//   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is not a failure),
+//   - Ignored if the deadline of ctx has passed and left fn less time than 99 of 100 successful calls of the same key take,
+//     or than 100 ms while fewer than 10 are known, so that callers in a hurry do not trip a breaker,
+//   - Dropped if the deadline of ctx has passed, or fn's error wraps context.DeadlineExceeded,
+//   - Failure for any other error, and for a panic, which passes through untouched.
+func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) error) error {
+	permit, err := gate.Enter(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer permit.Done(Failure)
+	by, limited := ctx.Deadline()
+	if !limited {
+		err = fn(ctx)
+		permit.Done(outcomeOf(ctx, err))
+		return err
+	}
+	began := permit.Arrived()
+	if gate.queues != 0 {
+		began = time.Now()
+	}
+	err = fn(ctx)
+	now := began.Add(time.Since(began))
+	o := outcomeOf(ctx, err)
+	switch late := !now.Before(by) || ctx.Err() != nil; {
+	case o == Success:
+		gate.chance().Observe(r.Key, now.Sub(began))
+	case o == Dropped && late && !gate.chance().Fair(r.Key, by.Sub(began)):
+		o = Ignored
+	}
+	permit.DoneAt(now, o)
+	return err
+}
+
+// chance returns what is known of how long the calls of Do take.
+func (g *Gate) chance() *deadline.Chance {
+	if c := g.chances.Load(); c != nil {
+		return c
+	}
+	g.chances.CompareAndSwap(nil, Must(deadline.NewChance(minBudget, nil)))
+	return g.chances.Load()
+}
+
+func outcomeOf(ctx context.Context, err error) Outcome {
+	switch {
+	case err == nil:
+		return Success
+	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, ErrRejected):
+		return Ignored
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return Dropped
+	}
+	return Failure
+}
+
+// Must returns v, or panics if err is not nil. It is for variables and mains:
+//
+//	gate := spillway.New(spillway.Must(shedder.New(nil)))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

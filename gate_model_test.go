@@ -17,7 +17,7 @@ type modelGate struct {
 	limits  []int
 	used    []int
 	stats   spillway.GateStats
-	seen    map[int]int // refusals by policy, as indices of stats.Refusals
+	seen    map[int]int // refusals by policy, as indices of stats.ByReason
 	permits []modelPermit
 }
 
@@ -34,12 +34,12 @@ func (m *modelGate) enter() int {
 		}
 		n, ok := m.seen[i]
 		if !ok {
-			n = len(m.stats.Refusals)
+			n = len(m.stats.ByReason)
 			m.seen[i] = n
-			m.stats.Refusals = append(m.stats.Refusals, spillway.Refusal{Index: i, Policy: modelName(i), Reason: "full"})
+			m.stats.ByReason = append(m.stats.ByReason, spillway.Refusal{Index: i, Policy: modelName(i), Reason: "full"})
 		}
-		m.stats.Refusals[n].Count++
-		m.stats.Rejected++
+		m.stats.ByReason[n].Count++
+		m.stats.Refused++
 		return i
 	}
 	for i := range m.used {
@@ -174,7 +174,7 @@ func (s *gateScript) finish() {
 		require.EqualValues(s.t, stats.Ignored, told["ignored"])
 		require.EqualValues(s.t, behind, told["refused"])
 		if n, ok := s.model.seen[i]; ok {
-			behind += stats.Refusals[n].Count
+			behind += stats.ByReason[n].Count
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestNewPanics(t *testing.T) {
@@ -83,8 +84,8 @@ func TestRefusalGivesBackInReverse(t *testing.T) {
 		require.Equal(t, spillway.Permit{}, p)
 		require.Empty(t, j.take(), "a refused request is owed no Done")
 		require.Equal(t, spillway.GateStats{
-			Rejected: 1,
-			Refusals: []spillway.Refusal{{Index: refuser, Policy: "probe", Reason: "asked to", Count: 1}},
+			Refused:  1,
+			ByReason: []spillway.Refusal{{Index: refuser, Policy: "probe", Reason: "asked to", Count: 1}},
 		}, gate.Stats())
 	}
 }
@@ -186,11 +187,11 @@ func TestWrappedRejectionIsARefusal(t *testing.T) {
 	_, err := gate.Enter(context.Background(), spillway.Request{})
 	require.Equal(t, ps[0].refuse, err)
 	require.ErrorIs(t, err, spillway.ErrRejected)
-	require.Equal(t, []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}}, gate.Stats().Refusals)
+	require.Equal(t, []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}}, gate.Stats().ByReason)
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	ctx := context.Background()
@@ -225,7 +226,7 @@ func TestNothingIsAllocated(t *testing.T) {
 
 // A policy that may make requests wait costs nothing to those which do not.
 func TestNothingIsAllocatedWithoutWaiting(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	gate := spillway.New(&slots{limit: 2}, queueingSlots{&slots{limit: 2}}, &slots{limit: 2})

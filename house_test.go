@@ -26,7 +26,9 @@ const modulePath = "github.com/spillway-go/spillway"
 var floors = map[string]int{
 	"internal/cgroup":   0,
 	"internal/deadline": 0,
+	"internal/enum":     0,
 	"internal/isnil":    0,
+	"internal/race":     0,
 	"internal/splitmix": 0,
 	"internal/roundup":  0,
 	"internal/stripe":   0,
@@ -295,17 +297,17 @@ func exported(d ast.Decl) []string {
 // mostNames is how many names each package may export: types, functions, methods, variables and constants, without fields and
 // promoted methods. A package that is not listed may export 40. Lower a number when you remove names.
 var mostNames = map[string]int{
-	".":                   47,
-	"adaptive":            28,
-	"breaker":             81,
+	".":                   53,
+	"adaptive":            24,
+	"breaker":             71,
 	"cluster":             118,
 	"limiter":             92,
 	"middleware/grpcgate": 27,
 	"middleware/httpgate": 48,
-	"policytest":          3,
+	"policytest":          2,
 	"shedder":             31,
 	"sim":                 56,
-	"stats":               83,
+	"stats":               75,
 }
 
 // A reader has to choose among all exported names of a package, so their number is a cost.

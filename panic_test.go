@@ -50,7 +50,7 @@ func TestAPolicyThatPanicsLeaksNothing(t *testing.T) {
 			require.PanicsWithValue(t, "boom", func() { _ = gate.Peek(t.Context(), spillway.Request{}) }, name)
 			require.Zero(t, first.inFlight()+second.inFlight(), name)
 		}
-		require.Zero(t, gate.Stats().Rejected)
+		require.Zero(t, gate.Stats().Refused)
 	}
 	// When a policy behind refuses, and one before fails to take it back.
 	first, full := &slots{limit: 1}, &slots{}

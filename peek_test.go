@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestPeekAsksInOrderAndGivesBackInReverse(t *testing.T) {
@@ -27,7 +28,7 @@ func TestPeekAsksInOrderAndGivesBackInReverse(t *testing.T) {
 		"1 ends r as 102: refused after 0s", "0 ends r as 2: refused after 0s",
 	}, j.take())
 	require.Equal(t, spillway.GateStats{
-		Rejected: 1, Refusals: []spillway.Refusal{{Index: 2, Policy: "slots", Reason: "full", Count: 1}},
+		Refused: 1, ByReason: []spillway.Refusal{{Index: 2, Policy: "slots", Reason: "full", Count: 1}},
 	}, gate.Stats())
 }
 
@@ -73,7 +74,7 @@ func TestPeekOfAnEndedContext(t *testing.T) {
 }
 
 func TestPeekDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	open := spillway.New(&slots{limit: 1}, &slots{limit: 1})

@@ -15,11 +15,11 @@ type Permit struct {
 	req     Request
 	tickets [maxPolicies]Ticket
 	// arrivals holds, for policy i > 0, when the request reached it. It is nil unless the request waited in a queueing
-	// policy, so that only those who wait pay for it.
+	// policy, so that only waiting requests pay for it.
 	arrivals *[maxPolicies]time.Time
 }
 
-// Done ends the request now and tells every policy how it went. The first Done wins: later ones do nothing, so that
+// Done ends the request now and reports its outcome to every policy. Only the first call counts, so that
 //
 //	defer permit.Done(spillway.Failure)
 //
@@ -31,8 +31,8 @@ func (p *Permit) Done(o Outcome) {
 	p.end(o, time.Since(p.req.Arrived), 0)
 }
 
-// DoneRetryAfter is [Permit.Done] for a call that was answered with a wish to be left alone for a while, such as the
-// Retry-After of a 503. A negative wish is none.
+// DoneRetryAfter is [Permit.Done] for a call whose answer asked the client to wait before it tries again, such as by the
+// Retry-After of a 503. A negative retryAfter counts as 0.
 func (p *Permit) DoneRetryAfter(o Outcome, retryAfter time.Duration) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
@@ -40,7 +40,7 @@ func (p *Permit) DoneRetryAfter(o Outcome, retryAfter time.Duration) {
 	p.end(o, time.Since(p.req.Arrived), max(retryAfter, 0))
 }
 
-// DoneAt is [Permit.Done] at a given time, for simulations and for callers who have just read the clock. A time before
+// DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. A time before
 // the arrival counts as the arrival.
 func (p *Permit) DoneAt(now time.Time, o Outcome) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
@@ -53,24 +53,24 @@ func (p *Permit) DoneAt(now time.Time, o Outcome) {
 func (p *Permit) Arrived() time.Time { return p.req.Arrived }
 
 func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
-	if o >= Refused { // only a Gate may say so, and it has not
+	if o >= Refused { // only a Gate reports it
 		o = Ignored
 	}
 	res := Result{Outcome: o, Latency: max(latency, 0), RetryAfter: retryAfter}
 	p.cell.ends[o].Add(1)
-	if policies := p.gate.policies; len(policies) == 1 { // which the request waited in, if it waited
+	if policies := p.gate.policies; len(policies) == 1 { // its own wait is not subtracted
 		policies[0].Done(p.req, p.tickets[0], res)
 		return
 	}
-	p.tell(len(p.gate.policies), res)
+	p.report(len(p.gate.policies), res)
 }
 
-// tell ends the request at the first n policies, the last of them first. If one panics, the others are told nevertheless.
-func (p *Permit) tell(n int, res Result) {
+// report ends the request at the first n policies, in reverse order, even if one of them panics.
+func (p *Permit) report(n int, res Result) {
 	left := n // written for the deferred function alone, so that the loop keeps its variable in a register
 	defer func() {
 		if left > 0 {
-			p.tell(left, res)
+			p.report(left, res)
 		}
 	}()
 	policies := p.gate.policies

@@ -2,8 +2,12 @@ package spillway
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/enum"
 )
 
 // A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
@@ -34,20 +38,19 @@ type Queuer interface {
 // Policy does not issue it.
 type Ticket uint64
 
-// noTicket is what a wrapper hands out for a request that the Policy inside it did not admit.
+// noTicket is the Ticket of a wrapper for a request that the Policy inside it did not admit.
 const noTicket = ^Ticket(0)
 
-// A Request is what a [Policy] may know of a request. The zero Request is valid.
+// A Request describes a request to a [Policy]. The zero Request is valid.
 type Request struct {
-	// Key says whose request it is: a tenant, a user, a route. If Key is empty, it is nobody's in particular.
+	// Key names the owner of the request: a tenant, a user, a route. If Key is empty, the owner is unknown.
 	Key string
-	// Priority says who goes first when there is not room for all.
+	// Priority decides which requests go first when there is not room for all.
 	Priority Priority
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost makes no room.
 	Cost int
 	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
-	// then follows a step of the system's within a second. A caller who sets it keeps the time: waits in a [Queuer] are
-	// then not told apart from latency.
+	// then follows a step of the system's within a second. If the caller sets it, waits in a [Queuer] count as latency.
 	Arrived time.Time
 }
 
@@ -55,11 +58,11 @@ type Request struct {
 // is a valid Priority; the names leave room between them, as the levels of log/slog do.
 type Priority int
 
-// The named priorities. Normal is zero, so that a request of which nothing is known is neither first nor last.
+// The named priorities. Normal is zero, so that an unknown request is neither first nor last.
 const (
-	Sheddable Priority = -4 // refused first: batch work, prefetch, whatever is asked again later
+	Sheddable Priority = -4 // refused first: batch work, prefetches, requests that will be repeated later
 	Normal    Priority = 0
-	Critical  Priority = 4 // refused last: what a user waits for, and what ends work already begun
+	Critical  Priority = 4 // refused last: requests that a user waits for, or that finish work already begun
 )
 
 // String returns the name of p, such as "normal" or "critical+2".
@@ -80,14 +83,50 @@ func (p Priority) String() string {
 	return name
 }
 
+// MarshalText returns p.String().
+func (p Priority) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the text of [Priority.String], such as "normal" or "critical+2".
+func (p *Priority) UnmarshalText(text []byte) error {
+	name, rest := string(text), ""
+	if i := strings.IndexAny(name, "+-"); i >= 0 {
+		name, rest = name[:i], name[i:]
+	}
+	base, ok := map[string]Priority{"sheddable": Sheddable, "normal": Normal, "critical": Critical}[name]
+	if !ok {
+		return fmt.Errorf("spillway: Priority: must be sheddable, normal or critical, with +n or -n behind it or not, got %q", text)
+	}
+	if rest != "" {
+		n, err := strconv.Atoi(rest)
+		if err != nil || (n > 0) != (base+Priority(n) > base) {
+			return fmt.Errorf("spillway: Priority: what follows %s must be a whole number, got %q", name, text)
+		}
+		base += Priority(n)
+	}
+	*p = base
+	return nil
+}
+
 // A Result says how an admitted request went.
 type Result struct {
 	Outcome Outcome
-	// Latency is the time from Request.Arrived to Done: never negative. What the request waited in a [Queuer] that was
-	// asked earlier is not part of it, since the request arrived here only then.
+	// Latency is the time from Request.Arrived to Done, never negative. It does not include waits in a [Queuer] in front of
+	// the policy, because the request reaches the policy after them.
 	Latency time.Duration
-	// RetryAfter is for how long downstream asked to be left alone, such as by the Retry-After of a 503; 0 if it did not.
+	// RetryAfter is how long downstream asked clients to wait, such as by the Retry-After of a 503; 0 if it did not.
 	RetryAfter time.Duration
+}
+
+// A Quota is what a limit has left for one client. The RateLimit header fields of package httpgate are made of it.
+type Quota struct {
+	// Name is the name of the limit, in printable ASCII. If Name is empty, there is no limit to report.
+	Name string
+	// Limit is the most that the limit gives in one Window, and Remaining is what is left of it now.
+	Limit, Remaining int64
+	// Window is the time that Limit is for. If Window is not positive, the limit has no window.
+	Window time.Duration
+	// Reset is how long until there is more. A Reset of 34 years or more means never.
+	Reset time.Duration
 }
 
 // An Outcome classes how a request went. Only a [Success] may teach a policy what the service can do.
@@ -100,15 +139,19 @@ const (
 	Failure                // answered badly: an error, a panic
 	Dropped                // met overload further on: a timeout, a 429 or 503 from downstream
 	Refused                // never ran: a later policy turned it away; only a Gate reports it
-	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"ignored", "success", "failure", "dropped", "refused"}
+const outcomeKind = "spillway: Outcome"
+
+var outcomeNames = []string{"ignored", "success", "failure", "dropped", "refused"}
 
 // String returns the name of o in lower case, such as "success", fit for a metric label.
-func (o Outcome) String() string {
-	if o < numOutcomes {
-		return outcomeNames[o]
-	}
-	return "outcome(" + strconv.Itoa(int(o)) + ")"
+func (o Outcome) String() string { return enum.String(outcomeKind, outcomeNames, o) }
+
+// MarshalText returns o.String(), or an error if there is no such outcome.
+func (o Outcome) MarshalText() ([]byte, error) { return enum.Marshal(outcomeKind, outcomeNames, o) }
+
+// UnmarshalText reads the text of [Outcome.String].
+func (o *Outcome) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(outcomeKind, outcomeNames, o, text)
 }

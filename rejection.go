@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// ErrRejected matches every refusal by a [Policy]: errors.Is(err, ErrRejected). Use errors.As with a *[Rejection] to
-// learn which policy refused, why, and when to try again.
+// ErrRejected matches every refusal by a [Policy]: errors.Is(err, ErrRejected). [RejectionOf]
+// returns the policy that refused, the reason, and the time to try again.
 var ErrRejected = errors.New("spillway: rejected")
 
-// A Rejection is the answer of a [Policy] that refuses a request. It is shared between requests: a Policy makes it
-// beforehand, publishes a new one when its facts change, and nobody modifies one.
+// A Rejection is the error of a [Policy] that refuses a request. It is shared between requests and never modified: a Policy
+// makes it beforehand, and publishes a new one when its fields change.
 type Rejection struct {
 	// Policy names the policy that refused, such as "shedder".
 	Policy string
@@ -18,8 +18,18 @@ type Rejection struct {
 	Reason string
 	// RetryAfter is when a new attempt makes sense, or 0 if that is unknown.
 	RetryAfter time.Duration
-	// OverQuota tells that the caller used up its own share (HTTP 429). Otherwise the service lacks room (HTTP 503).
+	// OverQuota is true if the caller used up its own quota (HTTP 429), and false if the service lacks room (HTTP 503).
 	OverQuota bool
+}
+
+// RejectionOf returns the *[Rejection] that err is or wraps, or nil if there is none. It does not allocate if err is one.
+func RejectionOf(err error) *Rejection {
+	if rej, ok := err.(*Rejection); ok { //nolint:errorlint // the common case: errors.As would allocate
+		return rej
+	}
+	var rej *Rejection
+	errors.As(err, &rej)
+	return rej
 }
 
 // Error returns "spillway: shedder refused: limit reached".

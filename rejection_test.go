@@ -28,6 +28,12 @@ func TestRejectionIsAnError(t *testing.T) {
 	require.Same(t, r, got)
 	require.NotErrorAs(t, spillway.ErrRejected, &got)
 	require.EqualError(t, spillway.ErrRejected, "spillway: rejected")
+
+	require.Same(t, r, spillway.RejectionOf(r))
+	require.Same(t, r, spillway.RejectionOf(wrapped))
+	require.Nil(t, spillway.RejectionOf(nil))
+	require.Nil(t, spillway.RejectionOf(spillway.ErrRejected))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = spillway.RejectionOf(r) }))
 }
 
 func TestOutcomeNames(t *testing.T) {

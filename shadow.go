@@ -5,19 +5,21 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/internal/splitmix"
+	"github.com/spillway-go/spillway/internal/stripe"
 	"github.com/spillway-go/spillway/stats"
 )
 
-// Shadow returns a Policy that asks up to eight candidates about every request, counts what each would have refused and
-// how right it would have been, and refuses nothing: a dry run on live traffic, of one policy or of several beside each
-// other. Put it in front of the policies that do refuse, so that it sees what they turn away. A request that a candidate
-// refused runs unseen by it, so what it learns is what it would have let in. A [Queuer] is no fit: its requests would wait
-// for an answer that does not matter. Shadow panics if there is no candidate, one is nil, or there are more than eight.
+// Shadow returns a Policy that asks up to eight candidates about every request and refuses nothing: a dry run on live
+// traffic. It counts the requests that each candidate would have refused, and how many of these decisions were right. Put
+// it in front of the policies that refuse, so that it sees every request. A candidate learns only from requests that it
+// admitted. A [Queuer] is not suited, because requests would wait in it for nothing. Shadow panics if there is no
+// candidate, if one is nil, or if there are more than eight.
 func Shadow(candidates ...Policy) *ShadowPolicy {
 	if len(candidates) == 0 || len(candidates) > maxPolicies {
 		panic(fmt.Sprintf("spillway: Shadow: from 1 to %d candidates, got %d", maxPolicies, len(candidates)))
@@ -36,7 +38,7 @@ func Shadow(candidates ...Policy) *ShadowPolicy {
 	return s
 }
 
-// A ShadowPolicy runs other policies without letting them refuse, but for the part of the traffic that
+// A ShadowPolicy runs other policies without letting them refuse, except for the part of the traffic that
 // [ShadowPolicy.Enforce] gives them. It is made by [Shadow] and safe for concurrent use.
 type ShadowPolicy struct {
 	candidates []shadowed
@@ -57,23 +59,23 @@ type shadowed struct {
 // ShadowStats is a snapshot of what a [ShadowPolicy] has seen of one candidate.
 type ShadowStats struct {
 	Admitted    int64     // admitted by the candidate
-	WouldRefuse int64     // refused by the candidate: the sum of Refusals
+	WouldRefuse int64     // refused by the candidate: the sum of ByReason
 	Cancelled   int64     // refused without a *Rejection: the request's ctx ended in its queue
-	Refusals    []Refusal // by reason; Index is the candidate's
+	ByReason    []Refusal // by policy and reason; Index is the candidate's
 
-	Enforced int64 // of WouldRefuse, turned away indeed, as Enforce asks
+	Enforced int64 // the part of WouldRefuse that was really refused; see Enforce
 
-	// Where the candidate and what happened disagreed, counted when the request ends.
-	RefusedBehind int64 // of Admitted, turned away by a policy behind the shadow, or by another candidate enforced
-	LetThrough    int64 // of WouldRefuse and Cancelled, ran nevertheless
+	// Decisions of the candidate that differ from what happened, counted when the request ends.
+	RefusedBehind int64 // the part of Admitted that a policy behind the shadow refused, or another enforced candidate
+	LetThrough    int64 // the part of WouldRefuse and Cancelled that ran
 
-	// What the candidate would have to regret, counted when the request ends. Ignored outcomes say nothing.
-	RegretAdmitted int64 // of Admitted, ran and missed its objective: failed, was dropped, or took longer than the SLO
-	RegretRefused  int64 // of LetThrough, succeeded within the SLO: there was room for it
+	// Wrong decisions, counted when the request ends. Ignored outcomes do not count.
+	RegretAdmitted int64 // the part of Admitted that failed, was dropped, or took longer than the SLO
+	RegretRefused  int64 // the part of LetThrough that succeeded within the SLO
 }
 
-// SetSLO sets the latency within which a success is a good one, for the counts of regret, from now on. If d is 0, as it is
-// at first, any success is. A negative d is an error.
+// SetSLO sets the latency up to which a success counts as good in the counts of regret, from now on. If d is 0, the
+// default, every success is good. A negative d is an error.
 func (s *ShadowPolicy) SetSLO(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("spillway: Shadow: SLO must not be negative, got %v", d)
@@ -88,10 +90,10 @@ type enforcement struct {
 	ends      []uint64
 }
 
-// Enforce lets a candidate, counted from 0, refuse a fraction of the traffic indeed, from 0 to 1, from now on. Each request
-// belongs to at most one candidate, so that the fractions of all may not add up to more than 1: with .5 and .5, two
-// candidates are compared on halves of the same traffic. Which request belongs to whom depends on the nanosecond of its
-// arrival alone. A value that cannot be is an error and changes nothing.
+// Enforce lets a candidate, counted from 0, really refuse requests of a fraction of the traffic, from 0 to 1, from now on.
+// Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and 0.5,
+// two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which candidate a
+// request belongs to. An invalid value is an error and changes nothing.
 func (s *ShadowPolicy) Enforce(candidate int, fraction float64) error {
 	if candidate < 0 || candidate >= len(s.candidates) {
 		return fmt.Errorf("spillway: Shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)
@@ -146,8 +148,7 @@ func (e *enforcement) owner(now time.Time) int {
 	return -1
 }
 
-// Admit asks the candidates and admits whatever they say, unless the one that the request belongs to by
-// [ShadowPolicy.Enforce] refuses it.
+// Admit asks all candidates and admits the request, unless [ShadowPolicy.Enforce] gave it to a candidate that refuses it.
 func (s *ShadowPolicy) Admit(ctx context.Context, r Request) (Ticket, error) {
 	owner := s.enforced.Load().owner(r.Arrived)
 	var a answers
@@ -176,7 +177,7 @@ func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
 		c.admitted.Add(1)
 		return t, nil
 	}
-	if rej := rejectionIn(err); rej != nil {
+	if rej := RejectionOf(err); rej != nil {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 	} else {
 		c.cancelled.Add(1)
@@ -184,7 +185,7 @@ func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
 	return noTicket, err
 }
 
-// Done tells the candidates that had admitted a request how it went, and counts how right each was.
+// Done reports the result to the candidates that admitted the request, and judges the decisions of all.
 func (s *ShadowPolicy) Done(r Request, t Ticket, res Result) {
 	var a answers
 	switch {
@@ -208,7 +209,7 @@ func (s *ShadowPolicy) finish(r Request, a *answers, n int, res Result) {
 	}
 }
 
-// judge counts how right the candidate was about a request that ended so.
+// judge compares the decision of the candidate with the result of the request.
 func (c *shadowed) judge(admitted bool, res Result, slo int64) {
 	if res.Outcome == Refused {
 		if admitted {
@@ -235,11 +236,11 @@ func (s *ShadowPolicy) Stats() []ShadowStats {
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		out[i] = ShadowStats{
-			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), Refusals: c.refusals.list(), Enforced: c.enforced.Value(),
+			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), ByReason: c.refusals.list(), Enforced: c.enforced.Value(),
 			RefusedBehind: c.refusedBehind.Value(), LetThrough: c.letThrough.Value(),
 			RegretAdmitted: c.regretAdmitted.Value(), RegretRefused: c.regretRefused.Value(),
 		}
-		for _, r := range out[i].Refusals {
+		for _, r := range out[i].ByReason {
 			out[i].WouldRefuse += r.Count
 		}
 	}
@@ -254,4 +255,55 @@ func (s *ShadowPolicy) String() string {
 			i, c.Admitted, c.WouldRefuse, c.Enforced, c.RefusedBehind+c.LetThrough, c.RegretAdmitted, c.RegretRefused)
 	}
 	return b.String()
+}
+
+// A stash keeps the answers of several candidates between Admit and Done, where a Ticket is one word. It grows to the
+// greatest number of requests that were in flight at once and allocates nothing after that.
+type stash struct {
+	stripes []stashStripe
+}
+
+type stashStripe struct {
+	mu   sync.Mutex
+	kept []answers
+	free []uint32 // which of kept are
+	_    [stripe.Size]byte
+}
+
+// answers are what the candidates said of one request.
+type answers struct {
+	tickets  [maxPolicies]Ticket
+	admitted uint8 // bit i: candidate i
+}
+
+// stripeBits is the number of the lowest bits of a Ticket that name the stripe.
+const stripeBits = 8
+
+func newStash() *stash { return &stash{stripes: make([]stashStripe, stripe.Count())} }
+
+// put keeps a until they are taken.
+func (s *stash) put(a *answers) Ticket {
+	i := stripe.Index(len(s.stripes))
+	st := &s.stripes[i]
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	last := len(st.free) - 1
+	if last < 0 {
+		st.kept = append(st.kept, *a)
+		return Ticket(len(st.kept)-1)<<stripeBits | Ticket(i)
+	}
+	at := st.free[last]
+	st.free = st.free[:last]
+	st.kept[at] = *a
+	return Ticket(at)<<stripeBits | Ticket(i)
+}
+
+// take returns the answers kept as t, and forgets them.
+func (s *stash) take(t Ticket, a *answers) {
+	st := &s.stripes[t&(1<<stripeBits-1)]
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := t >> stripeBits
+	*a = st.kept[at]
+	st.free = append(st.free, uint32(at))
 }

@@ -64,7 +64,7 @@ func TestShadowJudgesItsCandidates(t *testing.T) {
 
 			c.admits.Admitted = 1
 			c.refuses.WouldRefuse = 1
-			c.refuses.Refusals = []spillway.Refusal{{Index: 1, Policy: "slots", Reason: "full", Count: 1}}
+			c.refuses.ByReason = []spillway.Refusal{{Index: 1, Policy: "slots", Reason: "full", Count: 1}}
 			require.Equal(t, []spillway.ShadowStats{c.admits, c.refuses}, s.Stats())
 		})
 	}

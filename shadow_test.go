@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -36,7 +37,7 @@ func TestShadowAdmitsWhatItsPolicyRefuses(t *testing.T) {
 
 	require.Equal(t, []spillway.ShadowStats{{
 		Admitted: 1, WouldRefuse: 1, Cancelled: 1, LetThrough: 2, RegretAdmitted: 1,
-		Refusals: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
+		ByReason: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
 	}}, shadow.Stats())
 	require.Equal(t, spillway.GateStats{Admitted: 3, Failed: 2, Dropped: 1}, gate.Stats())
 }
@@ -91,8 +92,8 @@ func TestShadowBoundsReasons(t *testing.T) {
 	}
 	s := shadow.Stats()[0]
 	require.EqualValues(t, 100, s.WouldRefuse)
-	require.Len(t, s.Refusals, 65)
-	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.Refusals[64])
+	require.Len(t, s.ByReason, 65)
+	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.ByReason[64])
 }
 
 func TestShadowUnderConcurrency(t *testing.T) {
@@ -130,9 +131,9 @@ func TestShadowUnderConcurrency(t *testing.T) {
 }
 
 func TestShadowKeepsTheContract(t *testing.T) {
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) })
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) })
-	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) })
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) }, nil)
 }
 
 // enforcing returns a shadow that lets its last candidate refuse all.
@@ -144,7 +145,7 @@ func enforcing(t *testing.T, candidates ...spillway.Policy) *spillway.ShadowPoli
 }
 
 func TestShadowAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, limit := range []int{0, 1} {

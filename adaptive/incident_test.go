@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/adaptive"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/sim"
 )
 
@@ -34,7 +35,7 @@ func service(load float64, events ...sim.Event) sim.Scenario {
 // play runs a scenario behind a Limit, and returns the greatest baseline of the hour, and the last one.
 func play(t *testing.T, s sim.Scenario, o adaptive.Options) (r *sim.Result, peak, last time.Duration) {
 	t.Helper()
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	r, err := sim.Run(s, 1, func(h *sim.Host) (*spillway.Gate, error) {

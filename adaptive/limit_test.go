@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/adaptive"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -72,7 +73,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, func() spillway.Policy {
 				return spillway.Must(adaptive.New(&adaptive.Options{Estimator: e(), Min: 3, Max: 3}))
-			})
+			}, nil)
 		})
 	}
 }
@@ -119,13 +120,13 @@ func TestUnderConcurrency(t *testing.T) {
 			require.Zero(t, s.InFlight)
 			require.GreaterOrEqual(t, s.Limit, int64(2))
 			require.LessOrEqual(t, s.Limit, int64(6))
-			require.Equal(t, s.Refused, gate.Stats().Rejected)
+			require.Equal(t, s.Refused, gate.Stats().Refused)
 		})
 	}
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, e := range []adaptive.Estimator{&adaptive.Gradient2{}, &adaptive.Vegas{}, &adaptive.AIMD{}} {

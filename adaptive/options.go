@@ -7,14 +7,6 @@ import (
 	"time"
 )
 
-// The defaults of [Options].
-const (
-	DefaultInitial = 20
-	DefaultMin     = 1
-	DefaultMax     = 1000
-	DefaultMaxRise = 2.0
-)
-
 // Off disables what a field of [Options] stands for, where zero means its default.
 const Off = -1
 
@@ -22,7 +14,7 @@ const Off = -1
 type Options struct {
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
-	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot be tuned
+	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot change
 	// later.
 	Initial int
 	// Min is the least limit. If Min is 0, it is 1.
@@ -40,10 +32,10 @@ type Options struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Min, DefaultMin)
-	setDefault(&o.Max, DefaultMax)
-	setDefault(&o.Initial, min(max(DefaultInitial, o.Min), o.Max))
-	setDefault(&o.MaxRise, DefaultMaxRise)
+	setDefault(&o.Min, 1)
+	setDefault(&o.Max, 1000)
+	setDefault(&o.Initial, min(max(20, o.Min), o.Max))
+	setDefault(&o.MaxRise, 2.0)
 	if o.Estimator == nil {
 		o.Estimator = &Gradient2{}
 	}
@@ -98,7 +90,7 @@ func (l *Limit) Options() Options {
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the healthy
 // latencies learned so far stay. Another Estimator begins from the present limit; the one in force goes on if it is passed
-// again, or if Estimator is nil and New or Tune made it. Initial must be 0 or the one given to New. Tune returns an error
+// again, or if Estimator is nil and New or Tune made it. Initial cannot change: it must be 0 or the one given to New. Tune returns an error
 // that names the invalid field, and then changes nothing.
 func (l *Limit) Tune(o Options) error {
 	l.mu.Lock()

@@ -51,8 +51,8 @@ func TestInvalidOptions(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	l := spillway.Must(adaptive.New(nil))
 	require.Equal(t, adaptive.Options{
-		Estimator: &adaptive.Gradient2{}, Initial: adaptive.DefaultInitial, Min: adaptive.DefaultMin, Max: adaptive.DefaultMax,
-		MaxRise: adaptive.DefaultMaxRise,
+		Estimator: &adaptive.Gradient2{}, Initial: 20, Min: 1, Max: 1000,
+		MaxRise: 2,
 	}, l.Options())
 	require.EqualValues(t, 20, l.Stats().Limit)
 	require.EqualValues(t, 7, spillway.Must(adaptive.New(&adaptive.Options{Max: 7})).Stats().Limit)
@@ -65,7 +65,7 @@ func TestTune(t *testing.T) {
 	require.EqualValues(t, 10, l.Stats().Limit, "a new bound holds at once")
 	o := l.Options()
 	require.Equal(t, adaptive.Options{
-		Estimator: &adaptive.Gradient2{}, Initial: 50, Min: 1, Max: 10, MaxRise: adaptive.DefaultMaxRise,
+		Estimator: &adaptive.Gradient2{}, Initial: 50, Min: 1, Max: 10, MaxRise: 2,
 	}, o, "a zero field means its default")
 	require.NoError(t, l.Tune(o))
 	require.Equal(t, o, l.Options())

@@ -44,8 +44,7 @@ func ExampleBreaker() {
 	}
 	now = now.Add(2020 * time.Millisecond)
 	_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now})
-	var refused *spillway.Rejection
-	if errors.As(err, &refused) {
+	if refused := spillway.RejectionOf(err); refused != nil {
 		fmt.Println(refused.Reason, refused.RetryAfter)
 	}
 	fmt.Println(brk.StateAt(now), brk.StateAt(now.Add(3*time.Second)))

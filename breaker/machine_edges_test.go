@@ -51,7 +51,7 @@ func TestServerMayAskForPeace(t *testing.T) {
 	t.Run("up to the cap of the day", func(t *testing.T) {
 		g, b := newBreakerRig(t, &o)
 		g.run("S~20s")
-		require.NoError(t, b.Tune(&breaker.Options{Consecutive: 1, Jitter: off, MaxOpen: 10 * time.Second}))
+		require.NoError(t, b.Tune(breaker.Options{Consecutive: 1, Jitter: off, MaxOpen: 10 * time.Second}))
 		g.run("F rej=10s")
 	})
 }
@@ -192,12 +192,12 @@ func TestListenerMayGoexit(t *testing.T) {
 func TestTune(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 5, Jitter: off, Window: 20 * time.Second})
 	g.run("F*3 >a")
-	require.NoError(t, b.Tune(&breaker.Options{Consecutive: 4, Jitter: off, SlowCall: time.Second, OpenFor: 7 * time.Second}))
+	require.NoError(t, b.Tune(breaker.Options{Consecutive: 4, Jitter: off, SlowCall: time.Second, OpenFor: 7 * time.Second}))
 	g.run("=closed a:F =open rej=7s")
 	require.EqualValues(t, 0, b.StatsAt(g.now).Stale, "a call under way when it was tuned")
-	require.NoError(t, b.Tune(nil))
+	require.NoError(t, b.Tune(breaker.Options{}))
 	g.run("rej=7s +7s =half-open >a >b >c rej")
-	require.NoError(t, b.Tune(&breaker.Options{Probes: 4}))
+	require.NoError(t, b.Tune(breaker.Options{Probes: 4}))
 	g.run(">d rej a:S b:S c:S =half-open d:S =closed")
 	for want, o := range map[string]breaker.Options{
 		"Window cannot change from 20s, got 30s": {Window: 30 * time.Second},
@@ -207,7 +207,7 @@ func TestTune(t *testing.T) {
 		"Consecutive must be":                    {Consecutive: -2},
 		"SlowCall must be at most":               {SlowCall: 199 * time.Second},
 	} {
-		require.ErrorContains(t, b.Tune(&o), want)
+		require.ErrorContains(t, b.Tune(o), want)
 	}
 }
 

@@ -34,16 +34,20 @@ func TestZeroValuesDeny(t *testing.T) {
 	require.Equal(t, breaker.Open, b.State())
 	require.Equal(t, breaker.Stats{State: breaker.Open, Reason: breaker.ReasonZero}, b.Stats())
 	require.Error(t, b.SetMode(breaker.ForcedClosed))
-	require.Error(t, b.Tune(nil))
+	require.Error(t, b.Tune(breaker.Options{}))
 	b.Reset()
 	_, err := b.Admit(ctx, spillway.Request{Arrived: noon})
 	require.ErrorIs(t, err, spillway.ErrRejected, "a zero value cannot be brought to life")
 	th := new(breaker.Throttle)
-	require.Error(t, th.Tune(nil))
+	require.Error(t, th.Tune(breaker.ThrottleOptions{}))
 	require.Zero(t, th.Stats())
 	r := new(breaker.Registry)
 	require.Zero(t, r.Stats())
 	require.Nil(t, r.Shared())
+	require.Error(t, r.Tune(breaker.RegistryOptions{}))
+	require.Zero(t, b.Options())
+	require.Zero(t, th.Options())
+	require.Zero(t, r.Options().MaxKeys)
 	_, ok := r.Lookup("a")
 	require.False(t, ok)
 	for range r.All() {
@@ -137,7 +141,7 @@ func TestStragglersOfAForgottenKey(t *testing.T) {
 	stragglers = append(stragglers, call{req, tk})
 	at = at.Add(time.Hour)
 	admit("b") // a was given up
-	require.Equal(t, int64(1), r.Stats().Evicted)
+	require.Equal(t, int64(1), r.Stats().Forgotten)
 	at = at.Add(time.Hour)
 	bReq, bTk := admit("b")
 	r.Done(bReq, bTk, spillway.Result{Outcome: spillway.Success})
@@ -297,12 +301,17 @@ func TestTuneTakesAnotherListener(t *testing.T) {
 	var first, second int
 	b, err := breaker.New(&breaker.Options{OnEvent: func(breaker.Event) { first++ }})
 	require.NoError(t, err)
-	require.NoError(t, b.Tune(&breaker.Options{Probes: 2}))
+	o := b.Options()
+	o.Probes = 2
+	require.NoError(t, b.Tune(o))
 	require.NoError(t, b.SetMode(breaker.ForcedOpen))
 	require.Equal(t, []int{1, 0}, []int{first, second})
-	require.NoError(t, b.Tune(&breaker.Options{OnEvent: func(breaker.Event) { second++ }}))
+	require.NoError(t, b.Tune(breaker.Options{OnEvent: func(breaker.Event) { second++ }}))
 	b.Reset()
 	require.Equal(t, []int{1, 1}, []int{first, second})
+	require.NoError(t, b.Tune(breaker.Options{}))
+	require.NoError(t, b.SetMode(breaker.ForcedOpen))
+	require.Equal(t, []int{1, 1}, []int{first, second}, "a zero OnEvent means its default, none")
 }
 
 // What clients send as keys is not held.

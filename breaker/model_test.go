@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // A model is a Breaker written for its reader: it remembers all and reckons everything anew. It knows no jitter.
@@ -273,7 +274,7 @@ func randomOptions(r *rand.Rand) breaker.Options {
 // TestRandomOperationsMatchTheModel runs 500 random histories through a Breaker and the model, and compares all they tell.
 func TestRandomOperationsMatchTheModel(t *testing.T) {
 	histories := uint64(500)
-	if raceEnabled {
+	if race.Enabled {
 		histories = 50 // one goroutine: nothing to race
 	}
 	for seed := range histories {

@@ -7,20 +7,6 @@ import (
 	"time"
 )
 
-// The defaults of [Options].
-const (
-	DefaultWindow      = 10 * time.Second
-	DefaultBuckets     = 10
-	DefaultMinCalls    = 20
-	DefaultFailureRate = 0.5
-	DefaultConsecutive = 10
-	DefaultSlowRate    = 0.5
-	DefaultOpenFor     = 5 * time.Second
-	DefaultMaxOpen     = time.Minute
-	DefaultJitter      = 0.2
-	DefaultProbes      = 3
-)
-
 // Off disables a rule in [Options] and [ThrottleOptions], where zero stands for the default.
 const Off = -1
 
@@ -36,13 +22,13 @@ const (
 // Options tune a [Breaker]. The zero Options are the defaults; nothing has to be set.
 type Options struct {
 	// Window is how far back outcomes count, and how long a hang does. It is also the time for which a Breaker has to stay
-	// closed to forget one opening. If Window is 0, it is 10 s. It cannot be tuned later.
+	// closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
 	Window time.Duration
 	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 10. It cannot be tuned later.
+	// nanoseconds. If Buckets is 0, it is 10. It cannot change later.
 	Buckets int
 	// WindowCalls, if positive, makes the rates those of the last WindowCalls outcomes, however old, instead of those of
-	// the Window. It is at most 2^20. If WindowCalls is 0, time decides. It cannot be tuned later.
+	// the Window. It is at most 2^20. If WindowCalls is 0, time decides. It cannot change later.
 	WindowCalls int
 
 	// MinCalls is how many outcomes there must be before a rate counts. It must not exceed WindowCalls, if that is set.
@@ -88,31 +74,31 @@ type Options struct {
 	// and 50 % of the calls. All rules are in force meanwhile. If Ramp is 0, all calls return at once.
 	Ramp time.Duration
 
-	// Seed determines the jitter. If Seed is 0, it is random. It cannot be tuned later.
+	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
-	// OnEvent is told of every change of state and, with mode [MetricsOnly], of every opening that would have been. It is
-	// called after all locks are released, one event after the other in their order, by a goroutine that just had to do
-	// with the Breaker: so it should not block. It may call any method of the Breaker. If it panics, the panic is counted
+	// OnEvent is called for every change of state and, in mode [MetricsOnly], for every opening that would have happened.
+	// Events come one at a time and in order, after all locks are released, on the goroutine of a request: OnEvent should
+	// not block. It may call any method of the Breaker. If it panics, the panic is counted
 	// in [Stats.Panics] and goes no further.
 	OnEvent func(Event)
 }
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Window, DefaultWindow)
-	setDefault(&o.Buckets, DefaultBuckets)
-	minCalls := DefaultMinCalls
+	setDefault(&o.Window, 10*time.Second)
+	setDefault(&o.Buckets, 10)
+	minCalls := 20
 	if o.WindowCalls > 0 {
 		minCalls = min(minCalls, o.WindowCalls)
 	}
 	setDefault(&o.MinCalls, minCalls)
-	setDefault(&o.FailureRate, DefaultFailureRate)
-	setDefault(&o.Consecutive, DefaultConsecutive)
-	setDefault(&o.SlowRate, DefaultSlowRate)
-	setDefault(&o.OpenFor, DefaultOpenFor)
-	setDefault(&o.MaxOpen, max(DefaultMaxOpen, o.OpenFor))
-	setDefault(&o.Jitter, DefaultJitter)
-	setDefault(&o.Probes, DefaultProbes)
+	setDefault(&o.FailureRate, 0.5)
+	setDefault(&o.Consecutive, 10)
+	setDefault(&o.SlowRate, 0.5)
+	setDefault(&o.OpenFor, 5*time.Second)
+	setDefault(&o.MaxOpen, max(time.Minute, o.OpenFor))
+	setDefault(&o.Jitter, 0.2)
+	setDefault(&o.Probes, 3)
 	setDefault(&o.ProbeSuccesses, o.Probes)
 	setDefault(&o.ProbeLease, max(o.OpenFor, o.SlowCall))
 	return o, o.validate()

@@ -134,7 +134,7 @@ func TestListenerMayCallBack(t *testing.T) {
 		if len(told) == 1 {
 			b.ResetAt(e.Time)
 			_ = b.SetModeAt(e.Time, breaker.ForcedOpen)
-			_ = b.Tune(nil)
+			_ = b.Tune(b.Options())
 			b.ResetAt(e.Time)
 		}
 		if len(told) > 20 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -20,11 +21,11 @@ func TestPolicyContract(t *testing.T) {
 		"probe ratio": {Seed: 1, Probes: 8, ProbeFailureRate: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, func() spillway.Policy { return newBreaker(t, &o) })
+			policytest.Run(t, func() spillway.Policy { return newBreaker(t, &o) }, nil)
 		})
 	}
 	t.Run("ramp", func(t *testing.T) {
-		policytest.RunOptions(t, func() spillway.Policy {
+		policytest.Run(t, func() spillway.Policy {
 			return newBreaker(t, &breaker.Options{Seed: 1, Ramp: time.Minute})
 		}, &policytest.Options{CountsRefusals: true, Slack: 0.01})
 	})
@@ -33,12 +34,12 @@ func TestPolicyContract(t *testing.T) {
 			b := newBreaker(t, nil)
 			require.NoError(t, b.SetModeAt(time.Unix(0, 0), breaker.ForcedOpen))
 			return b
-		})
+		}, nil)
 	})
 }
 
 func TestThrottleContract(t *testing.T) {
-	policytest.RunOptions(t, func() spillway.Policy {
+	policytest.Run(t, func() spillway.Policy {
 		return newThrottle(t, &breaker.ThrottleOptions{Seed: 1})
 	}, &policytest.Options{CountsRefusals: true, Slack: 0.1})
 }
@@ -48,7 +49,7 @@ func TestRegistryContract(t *testing.T) {
 		return newRegistry(t, &breaker.RegistryOptions{MaxKeys: 2, New: func(string) (breaker.Member, error) {
 			return breaker.New(&breaker.Options{Seed: 1})
 		}})
-	})
+	}, nil)
 }
 
 func newThrottle(tb testing.TB, o *breaker.ThrottleOptions) *breaker.Throttle {
@@ -67,7 +68,7 @@ func newRegistry(tb testing.TB, o *breaker.RegistryOptions) *breaker.Registry {
 
 // TestNothingIsAllocated shows it for every way through the policies, in one bucket and across them.
 func TestNothingIsAllocated(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	failing := newThrottle(t, nil)

@@ -49,7 +49,7 @@ func TestStorm(t *testing.T) {
 				case 1100:
 					_ = b.SetModeAt(c.tick(0), breaker.Auto)
 				case 1500:
-					_ = b.Tune(&breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor})
+					_ = b.Tune(breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor, OnEvent: o.OnEvent})
 				case 1900:
 					_ = b.StatsAt(c.tick(0))
 				}
@@ -155,7 +155,7 @@ func TestRegistryStorm(t *testing.T) {
 	wg.Wait()
 	s := r.Stats()
 	require.LessOrEqual(t, s.Keys, int64(8))
-	require.Positive(t, s.Evicted)
+	require.Positive(t, s.Forgotten)
 	require.Positive(t, s.Overflowed)
 	for key, m := range r.All() {
 		require.EqualValues(t, 0, m.(*breaker.Breaker).StatsAt(c.tick(0)).InFlight, key)

@@ -19,9 +19,6 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// DefaultMaxKeys is the default of [RegistryOptions.MaxKeys].
-const DefaultMaxKeys = 1024
-
 // maxKeys bounds MaxKeys.
 const maxKeys = 1 << 24
 
@@ -42,9 +39,9 @@ type RegistryOptions struct {
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
-	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once by what they saw; at least
-	// one always may. Others that should open stay closed, counted in [Stats.Vetoed]. It keeps a fault of one's own, such
-	// as a lost network, from shutting everything. If MaxOpen is 0, all may.
+	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once because of outcomes; one
+	// always may. Further breakers that should open stay closed, and count in [Stats.Vetoed]. It keeps a local fault, such
+	// as a lost network, from opening all breakers. If MaxOpen is 0, all may open.
 	MaxOpen float64
 }
 
@@ -53,13 +50,13 @@ type RegistryOptions struct {
 // It holds at most [RegistryOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
 // in the window, with nothing in flight and not asked about for a window; or open, but not asked about for ten times
 // MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
-// key. So whoever invents keys can neither make the Registry grow nor make it forget a failing key.
+// key. So a client that invents keys can neither make the Registry grow nor make it forget a failing key.
 //
 // It is made by [NewRegistry]; the zero Registry denies everything. It is safe for concurrent use, owns no goroutine and needs no
 // Close. Finding a key takes no lock.
 type Registry struct {
 	base    base
-	opts    RegistryOptions
+	opts    atomic.Pointer[RegistryOptions]
 	shared  Member
 	seeds   [2]maphash.Seed
 	shards  []shard
@@ -69,7 +66,7 @@ type Registry struct {
 	nextGen atomic.Uint32 // the first generation of new members
 
 	overflowed stats.Counter
-	evicted    atomic.Int64
+	forgotten  atomic.Int64
 	failed     atomic.Int64
 
 	mu sync.Mutex // taken to add and forget keys
@@ -93,20 +90,15 @@ type entry struct {
 // field that cannot be right, or that of New.
 func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	r := &Registry{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	if o != nil {
-		r.opts = *o
+	if o == nil {
+		o = &RegistryOptions{}
 	}
-	if r.opts.New == nil {
-		r.opts.New = func(string) (Member, error) { return New(nil) }
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
 	}
-	setDefault(&r.opts.MaxKeys, DefaultMaxKeys)
-	switch {
-	case r.opts.MaxKeys < 1 || r.opts.MaxKeys > maxKeys:
-		return nil, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, r.opts.MaxKeys)
-	case !isShare(r.opts.MaxOpen) && r.opts.MaxOpen != 0:
-		return nil, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", r.opts.MaxOpen)
-	}
-	shared, err := r.opts.New("")
+	r.opts.Store(&opts)
+	shared, err := opts.New("")
 	if err != nil {
 		return nil, fmt.Errorf("breaker: Registry: New: %w", err)
 	}
@@ -114,12 +106,53 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 		return nil, errors.New("breaker: Registry: New: returned nil")
 	}
 	r.shared = shared
-	r.shards = make([]shard, 1<<min(bits.Len(uint(r.opts.MaxKeys/32)), 16))
+	r.shards = make([]shard, 1<<min(bits.Len(uint(opts.MaxKeys/32)), 16))
 	for i := range r.shards {
 		r.shards[i].members.Store(&map[string]*entry{})
 	}
 	r.retryAt.Store(int64(longAgo))
 	return r, nil
+}
+
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
+func (o RegistryOptions) withDefaults() (RegistryOptions, error) {
+	if o.New == nil {
+		o.New = func(string) (Member, error) { return New(nil) }
+	}
+	setDefault(&o.MaxKeys, 1024)
+	switch {
+	case o.MaxKeys < 1 || o.MaxKeys > maxKeys:
+		return o, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)
+	case !isShare(o.MaxOpen) && o.MaxOpen != 0:
+		return o, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", o.MaxOpen)
+	}
+	return o, nil
+}
+
+// Options returns the options in force, with every default filled in. Change them and pass them to [Registry.Tune]. The
+// zero Registry has none.
+func (r *Registry) Options() RegistryOptions {
+	if o := r.opts.Load(); o != nil {
+		return *o
+	}
+	return RegistryOptions{}
+}
+
+// Tune replaces all options while requests go on: a zero field means its default, as in [NewRegistry]. Policies that exist
+// stay as they are, the shared one included: New is for keys that come later, and keys beyond a lower MaxKeys stay until
+// they are idle. Tune returns an error that names the invalid field, and then changes nothing.
+func (r *Registry) Tune(o RegistryOptions) error {
+	if r.shared == nil {
+		return errUnmade
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opts.Store(&opts)
+	return nil
 }
 
 // sharedBit marks the tickets of the shared policy: those of members leave the uppermost bit alone.
@@ -139,8 +172,8 @@ func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ti
 		r.overflowed.Add(1)
 		return r.admitShared(ctx, req)
 	}
-	// The order matters: whoever forgets a key sets dead first and then looks at use and calls in flight, so that one of
-	// the two sees the other.
+	// The order matters: evict sets dead first, and then looks at use and calls in flight, so that one of the two sees the
+	// other.
 	if int64(now) > e.used.Load() {
 		e.used.Store(int64(now))
 	}
@@ -195,8 +228,8 @@ func (r *Registry) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seeds[0], key)&uint64(len(r.shards)-1)]
 }
 
-// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, so that nobody makes the Registry hold what
-// clients send.
+// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, which bounds the memory that clients can
+// use up.
 const (
 	maxKeyLen = 128
 	nameLen   = 64
@@ -204,7 +237,7 @@ const (
 
 type longName [nameLen + 1 + 32]byte
 
-// longName returns the name of a long key, in buf. Nobody who does not know the seeds finds two keys of the same name.
+// longName returns the name of a long key, in buf. Two keys of the same name cannot be found without the seeds.
 func (r *Registry) longName(key string, buf *longName) []byte {
 	name := buf[:0]
 	name = append(name, key[:nameLen]...)
@@ -232,7 +265,7 @@ func (r *Registry) build(e *entry, key string) {
 		}
 		e.built.Store(true)
 	}()
-	m, err := r.opts.New(key)
+	m, err := r.opts.Load().New(key)
 	if err != nil || isnil.Is(m) {
 		return
 	}
@@ -278,7 +311,7 @@ type RegistryStats struct {
 
 	// Since the Registry was made:
 	Overflowed int64 // requests with a key that the shared policy decided on
-	Evicted    int64 // idle keys forgotten
+	Forgotten  int64 // idle keys forgotten
 	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
@@ -286,6 +319,6 @@ type RegistryStats struct {
 func (r *Registry) Stats() RegistryStats {
 	return RegistryStats{
 		Keys: r.keys.Load(), Open: r.open.Load(),
-		Overflowed: r.overflowed.Value(), Evicted: r.evicted.Load(), Failed: r.failed.Load(),
+		Overflowed: r.overflowed.Value(), Forgotten: r.forgotten.Load(), Failed: r.failed.Load(),
 	}
 }

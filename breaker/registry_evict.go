@@ -9,9 +9,11 @@ import (
 // keys costs a look-up each and not a search.
 const lookEvery = instant(time.Second)
 
+func (r *Registry) maxKeys() int64 { return int64(r.opts.Load().MaxKeys) }
+
 // add makes room for a key and returns its entry, or nil if there is none.
 func (r *Registry) add(key string, now instant) *entry {
-	if r.keys.Load() >= int64(r.opts.MaxKeys) && now < instant(r.retryAt.Load()) {
+	if r.keys.Load() >= r.maxKeys() && now < instant(r.retryAt.Load()) {
 		return nil
 	}
 	if !r.insert(key, now) {
@@ -28,8 +30,8 @@ func (r *Registry) insert(key string, now instant) bool {
 	if members[name] != nil {
 		return true
 	}
-	if r.keys.Load() >= int64(r.opts.MaxKeys) {
-		if now < instant(r.retryAt.Load()) || r.evict(now) == 0 {
+	if r.keys.Load() >= r.maxKeys() {
+		if now < instant(r.retryAt.Load()) || r.evict(now) == 0 || r.keys.Load() >= r.maxKeys() {
 			r.retryAt.Store(int64(now.after(time.Duration(lookEvery))))
 			return false
 		}
@@ -64,7 +66,7 @@ func (r *Registry) evict(now instant) (n int64) {
 		}
 	}
 	r.keys.Add(-n)
-	r.evicted.Add(n)
+	r.forgotten.Add(n)
 	return n
 }
 
@@ -93,10 +95,11 @@ func (r *Registry) kill(e *entry, now instant) bool {
 
 // mayOpen takes one of the places for open breakers, if there is one left.
 func (r *Registry) mayOpen() bool {
+	most := r.opts.Load().MaxOpen
 	for {
 		n := r.open.Load()
 		// A quotient of integers is the float64 next to it, as the constant 0.57 is; a product is not.
-		if r.opts.MaxOpen != 0 && n > 0 && float64(n+1)/float64(r.keys.Load()) > r.opts.MaxOpen {
+		if most != 0 && n > 0 && float64(n+1)/float64(r.keys.Load()) > most {
 			return false
 		}
 		if r.open.CompareAndSwap(n, n+1) {

@@ -72,7 +72,7 @@ func TestOnlyIdleKeysAreForgotten(t *testing.T) {
 	g.now = g.now.Add(10 * time.Second)
 	require.True(t, g.callKey("new", spillway.Success))
 	require.Equal(t, "open none closed", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
-	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1, Overflowed: 1, Evicted: 1}, r.Stats())
+	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1, Overflowed: 1, Forgotten: 1}, r.Stats())
 }
 
 // TestInventedKeysChangeNothing: an attacker sends a million keys that fail, while a key is about to trip.

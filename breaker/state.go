@@ -1,8 +1,9 @@
 package breaker
 
 import (
-	"strconv"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/enum"
 )
 
 // A State is what a [Breaker] does with calls.
@@ -16,44 +17,46 @@ const (
 )
 
 // String returns "closed", "half-open" or "open".
-func (s State) String() string {
-	switch s {
-	case Closed:
-		return "closed"
-	case HalfOpen:
-		return "half-open"
-	case Open:
-		return "open"
-	}
-	return "state(" + strconv.Itoa(int(s)) + ")"
+func (s State) String() string { return enum.String(stateKind, stateNames, s) }
+
+// MarshalText returns s.String(), or an error if there is no such state.
+func (s State) MarshalText() ([]byte, error) { return enum.Marshal(stateKind, stateNames, s) }
+
+// UnmarshalText reads the text of [State.String].
+func (s *State) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(stateKind, stateNames, s, text)
 }
 
-// A Mode says who decides on the state of a [Breaker].
+const (
+	stateKind = "breaker: State"
+	modeKind  = "breaker: Mode"
+)
+
+var (
+	stateNames = []string{"closed", "half-open", "open"}
+	modeNames  = []string{"auto", "forced-open", "forced-closed", "metrics-only"}
+)
+
+// A Mode says whether outcomes or an operator decide on the state of a [Breaker].
 type Mode uint8
 
 // The modes.
 const (
 	Auto         Mode = iota // outcomes decide
-	ForcedOpen               // open until told otherwise
-	ForcedClosed             // closed until told otherwise; outcomes are counted
-	MetricsOnly              // closed until told otherwise; openings that would have been are reported as events
+	ForcedOpen               // open until the mode changes
+	ForcedClosed             // closed until the mode changes; outcomes are counted
+	MetricsOnly              // closed until the mode changes; openings that would have happened are reported as events
 	numModes
 )
 
 // String returns "auto", "forced-open", "forced-closed" or "metrics-only".
-func (m Mode) String() string {
-	switch m {
-	case Auto:
-		return "auto"
-	case ForcedOpen:
-		return "forced-open"
-	case ForcedClosed:
-		return "forced-closed"
-	case MetricsOnly:
-		return "metrics-only"
-	}
-	return "mode(" + strconv.Itoa(int(m)) + ")"
-}
+func (m Mode) String() string { return enum.String(modeKind, modeNames, m) }
+
+// MarshalText returns m.String(), or an error if there is no such mode.
+func (m Mode) MarshalText() ([]byte, error) { return enum.Marshal(modeKind, modeNames, m) }
+
+// UnmarshalText reads the text of [Mode.String].
+func (m *Mode) UnmarshalText(text []byte) error { return enum.Unmarshal(modeKind, modeNames, m, text) }
 
 // The reasons of an [Event] and of [Stats.Reason].
 const (
@@ -76,17 +79,17 @@ const (
 	ReasonZero       = "breaker is not made" // it is the zero value instead of what the constructor returns
 )
 
-// An Event tells of one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
+// An Event describes one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
 type Event struct {
-	// Time is when the change took effect. An open time that ends while nobody calls, and a probe that never reports, are
-	// noticed at the next call but take effect at their time.
+	// Time is when the change took effect. The end of an open time, or of the lease of a probe, is noticed at the next
+	// call, but takes effect at its own time.
 	Time time.Time
 	// From and To differ, except if WouldOpen is set.
 	From, To State
 	// Reason is one of the constants above, such as [ByFailureRate].
 	Reason string
-	// OpenFor is how long the Breaker will stay open, if To is [Open]. It is 0 if that is for someone to decide.
+	// OpenFor is how long the Breaker will stay open, if To is [Open]. It is 0 if the mode keeps it open.
 	OpenFor time.Duration
-	// WouldOpen tells that the Breaker would have opened but for mode [MetricsOnly]. It is reported once for each Window.
+	// WouldOpen is true if the Breaker would have opened in another mode than [MetricsOnly]. It is reported once per Window.
 	WouldOpen bool
 }

@@ -162,24 +162,29 @@ func (b *Breaker) setMode(now time.Time, mode Mode) {
 	b.publish(at)
 }
 
-// Tune replaces the options while the Breaker runs; nil means the defaults. State, window and calls under way stay, and
-// the open time or the leases that run already. Window, Buckets, WindowCalls and Seed are those of [New]: here they must be 0
-// or the same. If OnEvent is nil, it stays as it is. Tune returns an error that names the field that cannot be right, and then changes
+// Options returns the options in force, with every default filled in. Change them and pass them to [Breaker.Tune]. The zero
+// Breaker has none.
+func (b *Breaker) Options() Options {
+	if o := b.opts.Load(); o != nil {
+		return *o
+	}
+	return Options{}
+}
+
+// Tune replaces all options while calls go on: a zero field means its default, as in [New]. The state, the window and the
+// calls under way stay, and so do an open time and leases that have begun. Window, Buckets, WindowCalls and Seed cannot
+// change: each must be 0 or the one given to New. Tune returns an error that names the invalid field, and then changes
 // nothing.
-func (b *Breaker) Tune(o *Options) error {
+func (b *Breaker) Tune(o Options) error {
 	if b.phase.Load() == nil {
 		return errUnmade
 	}
-	if o == nil {
-		o = &Options{}
-	}
 	b.mu.Lock()
 	defer b.unlock()
-	opts, old := *o, b.opts.Load()
-	if err := opts.keep(old); err != nil {
+	if err := o.keep(b.opts.Load()); err != nil {
 		return err
 	}
-	opts, err := opts.withDefaults()
+	opts, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
@@ -204,9 +209,6 @@ func (o *Options) keep(old *Options) error {
 		return fmt.Errorf("breaker: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
 	}
 	o.Window, o.Buckets, o.WindowCalls, o.Seed = old.Window, old.Buckets, old.WindowCalls, old.Seed
-	if o.OnEvent == nil {
-		o.OnEvent = old.OnEvent
-	}
 	return nil
 }
 

@@ -214,23 +214,28 @@ func (t *Throttle) nextGen() {
 	}
 }
 
-// Tune replaces the options while the Throttle runs; nil means the defaults. What it has seen stays. Window, Buckets and
-// Seed are those of [NewThrottle]: here they must be 0 or the same. Tune returns an error that names the field that cannot
-// be right, and then changes nothing.
-func (t *Throttle) Tune(o *ThrottleOptions) error {
-	if o == nil {
-		o = &ThrottleOptions{}
+// Options returns the options in force, with every default filled in. Change them and pass them to [Throttle.Tune]. The
+// zero Throttle has none.
+func (t *Throttle) Options() ThrottleOptions {
+	if o := t.opts.Load(); o != nil {
+		return *o
 	}
+	return ThrottleOptions{}
+}
+
+// Tune replaces all options while requests go on: a zero field means its default, as in [NewThrottle]. The window stays.
+// Window, Buckets and Seed cannot change: each must be 0 or the one given to NewThrottle. Tune returns an error that names
+// the invalid field, and then changes nothing.
+func (t *Throttle) Tune(o ThrottleOptions) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.opts.Load() == nil {
 		return errUnmade
 	}
-	opts := *o
-	if err := opts.keep(t.opts.Load()); err != nil {
+	if err := o.keep(t.opts.Load()); err != nil {
 		return err
 	}
-	opts, err := opts.withDefaults()
+	opts, err := o.withDefaults()
 	if err != nil {
 		return err
 	}

@@ -6,17 +6,6 @@ import (
 	"time"
 )
 
-// The defaults of [ThrottleOptions].
-const (
-	DefaultK               = 2.0
-	DefaultThrottleWindow  = 2 * time.Minute
-	DefaultThrottleBuckets = 40
-	DefaultMinRequests     = 20
-	DefaultMaxRefusal      = 0.95
-	DefaultProbeEvery      = time.Second
-	DefaultRecoverAfter    = 5
-)
-
 // ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults; nothing has to be set. With MinRequests 1,
 // MaxRefusal 1, ProbeEvery and RecoverAfter Off, a Throttle is what the book describes.
 type ThrottleOptions struct {
@@ -24,10 +13,10 @@ type ThrottleOptions struct {
 	// the sooner it refuses and the less reaches a dependency in trouble: with 2, at most twice what it can accept.
 	// If K is 0, it is 2.
 	K float64
-	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot be tuned later.
+	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot change later.
 	Window time.Duration
 	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 40. It cannot be tuned later.
+	// nanoseconds. If Buckets is 0, it is 40. It cannot change later.
 	Buckets int
 	// MinRequests is how many requests there must be in the Window before one is refused. If MinRequests is 0, it is 20.
 	MinRequests int
@@ -41,19 +30,19 @@ type ThrottleOptions struct {
 	// the past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it
 	// is [Off], the past goes only when the Window moves on.
 	RecoverAfter int
-	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot be tuned later.
+	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
 }
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
-	setDefault(&o.K, DefaultK)
-	setDefault(&o.Window, DefaultThrottleWindow)
-	setDefault(&o.Buckets, DefaultThrottleBuckets)
-	setDefault(&o.MinRequests, DefaultMinRequests)
-	setDefault(&o.MaxRefusal, DefaultMaxRefusal)
-	setDefault(&o.ProbeEvery, DefaultProbeEvery)
-	setDefault(&o.RecoverAfter, DefaultRecoverAfter)
+	setDefault(&o.K, 2.0)
+	setDefault(&o.Window, 2*time.Minute)
+	setDefault(&o.Buckets, 40)
+	setDefault(&o.MinRequests, 20)
+	setDefault(&o.MaxRefusal, 0.95)
+	setDefault(&o.ProbeEvery, time.Second)
+	setDefault(&o.RecoverAfter, 5)
 	return o, o.validate()
 }
 

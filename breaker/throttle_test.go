@@ -10,13 +10,14 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // TestRecoveryDoesNotDependOnTheRate: dead for ten minutes, then well.
 func TestRecoveryDoesNotDependOnTheRate(t *testing.T) {
 	const dead = 10 * time.Minute
 	for _, rate := range []int{5, 200, 1000, 5000} {
-		if raceEnabled && rate > 200 {
+		if race.Enabled && rate > 200 {
 			continue // millions of calls on one goroutine: nothing to race, and ten times the time
 		}
 		for name, o := range map[string]breaker.ThrottleOptions{
@@ -80,11 +81,11 @@ func TestThrottleOdds(t *testing.T) {
 		for range tc.accepts {
 			g.call(spillway.Success)
 		}
-		require.NoError(t, th.Tune(&breaker.ThrottleOptions{K: 1e6, MinRequests: math.MaxInt, MaxRefusal: 1}))
+		require.NoError(t, th.Tune(breaker.ThrottleOptions{K: 1e6, MinRequests: math.MaxInt, MaxRefusal: 1}))
 		for range tc.requests - tc.accepts {
 			g.call(spillway.Failure)
 		}
-		require.NoError(t, th.Tune(bare(tc.k)))
+		require.NoError(t, th.Tune(*bare(tc.k)))
 		s := th.StatsAt(g.now)
 		require.EqualValues(t, tc.requests, s.Requests)
 		require.EqualValues(t, tc.accepts, s.Accepts)
@@ -101,7 +102,7 @@ func TestThrottleRefusesByTheOdds(t *testing.T) {
 	for range 60_000 {
 		g.run("F")
 	}
-	require.NoError(t, th.Tune(bare(2)))
+	require.NoError(t, th.Tune(*bare(2)))
 	for range 1000 { // so few that the odds stay where they are, at 0.2
 		g.call(spillway.Ignored)
 	}
@@ -201,7 +202,7 @@ func TestThrottleOptionsAreChecked(t *testing.T) {
 		_, err := breaker.NewThrottle(&o)
 		require.ErrorContains(t, err, "breaker: Throttle: "+want)
 		if o.Window == 0 && o.Buckets == 0 {
-			require.ErrorContains(t, newThrottle(t, nil).Tune(&o), want)
+			require.ErrorContains(t, newThrottle(t, nil).Tune(o), want)
 		}
 	}
 	th := newThrottle(t, &breaker.ThrottleOptions{Seed: 1})
@@ -210,7 +211,7 @@ func TestThrottleOptionsAreChecked(t *testing.T) {
 		"Buckets cannot change from 40, got 10":    {Buckets: 10},
 		"Seed cannot change from 1, got 2":         {Seed: 2},
 	} {
-		require.ErrorContains(t, th.Tune(&o), want)
+		require.ErrorContains(t, th.Tune(o), want)
 	}
-	require.NoError(t, th.Tune(nil))
+	require.NoError(t, th.Tune(breaker.ThrottleOptions{}))
 }

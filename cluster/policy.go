@@ -71,12 +71,12 @@ func ticketOf(r *Result) spillway.Ticket {
 	return spillway.Ticket(r.stamp)<<ticketShift | spillway.Ticket(r.Source)
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
-// limiter.Limiter.Quota does. It asks nobody: they are those of the last answer for the key of r in this process, or of a key
-// that nobody has used if there is none. Of several rules it is the one that decided; see [Limit.Quotas].
-func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
+// figures come from the last answer for this key in this process, or are those of an unused key. With several rules they are
+// those of the rule that decided; see [Limit.Quotas].
+func (l *Limit) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if l.conn == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
 	rule := 0
 	if a := l.memory.recall(r.Key); a != nil {
@@ -85,14 +85,14 @@ func (l *Limit) Quota(now time.Time, r spillway.Request) (name string, limit, re
 	return l.quota(now, r, rule)
 }
 
-func (l *Limit) quota(now time.Time, r spillway.Request, i int) (name string, limit, remaining int64, window, reset time.Duration) {
+func (l *Limit) quota(now time.Time, r spillway.Request, i int) spillway.Quota {
 	rule := l.rules()[i]
 	a := l.memory.recall(r.Key)
 	if a == nil {
-		return rule.name, rule.limit, rule.limit, rule.Window(), 0
+		return spillway.Quota{Name: rule.name, Limit: rule.limit, Remaining: rule.limit, Window: rule.Window()}
 	}
 	s := a.stateAt(now, i)
-	return rule.name, s.Limit, s.Remaining, rule.Window(), s.NextIn
+	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.Window(), Reset: s.NextIn}
 }
 
 // A RuleQuota tells what one rule of a [Limit] has left, for header fields that tell of each. It is made by [Limit.Quotas].
@@ -111,9 +111,9 @@ func (l *Limit) Quotas() []RuleQuota {
 }
 
 // Quota is [Limit.Quota] of one rule.
-func (q RuleQuota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+func (q RuleQuota) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if q.limit == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
 	return q.limit.quota(now, r, q.rule)
 }

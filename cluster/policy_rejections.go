@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -80,8 +79,7 @@ func costError(name string, n int, most int64) error {
 
 // retryAfter returns the RetryAfter of a rejection, or 0.
 func retryAfter(err error) time.Duration {
-	var rej *spillway.Rejection
-	if errors.As(err, &rej) {
+	if rej := spillway.RejectionOf(err); rej != nil {
 		return rej.RetryAfter
 	}
 	return 0

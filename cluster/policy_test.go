@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -124,15 +125,14 @@ func TestPolicy(t *testing.T) {
 	require.NoError(t, err)
 	gate := spillway.New(l, full)
 	r := spillway.Request{Key: "k", Cost: 2}
-	name, limit, left, window, reset := l.Quota(time.Now(), r)
-	require.Equal(t, "per tenant 5 5 5h0m0s 0s", name+" "+strconv.FormatInt(limit, 10)+" "+strconv.FormatInt(left, 10)+" "+window.String()+" "+reset.String())
+	require.Equal(t, spillway.Quota{Name: "per tenant", Limit: 5, Remaining: 5, Window: 5 * time.Hour}, l.Quota(time.Now(), r))
 
 	permit, err := gate.Enter(t.Context(), r)
 	require.NoError(t, err)
-	_, limit, left, _, reset = l.Quota(time.Now(), r)
-	require.Equal(t, int64(5), limit)
-	require.Equal(t, int64(3), left)
-	require.InDelta(t, time.Hour, reset, float64(time.Minute))
+	left := l.Quota(time.Now(), r)
+	require.Equal(t, int64(5), left.Limit)
+	require.Equal(t, int64(3), left.Remaining)
+	require.InDelta(t, time.Hour, left.Reset, float64(time.Minute))
 
 	_, err = gate.Enter(t.Context(), r)
 	var rej *spillway.Rejection
@@ -176,7 +176,7 @@ func TestClosedIsNotTheCallersFault(t *testing.T) {
 
 // A refusal from memory costs no allocation, like those of limits that ask nobody.
 func TestRefusalsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: allocations are not counted under the race detector")
 	}
 	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour)})}})
@@ -262,9 +262,9 @@ func TestQuotas(t *testing.T) {
 	r := spillway.Request{Key: "k"}
 	left := func() (all []int64) {
 		for _, q := range l.Quotas() {
-			name, limit, remaining, _, _ := q.Quota(time.Now(), r)
-			require.LessOrEqual(t, remaining, limit, name)
-			all = append(all, remaining)
+			left := q.Quota(time.Now(), r)
+			require.LessOrEqual(t, left.Remaining, left.Limit, left.Name)
+			all = append(all, left.Remaining)
 		}
 		return all
 	}
@@ -272,15 +272,15 @@ func TestQuotas(t *testing.T) {
 	_, err := l.Take(t.Context(), "k", 3)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 97}, left())
-	name, limit, _, window, reset := l.Quotas()[1].Quota(time.Now(), r)
-	require.Equal(t, "hourly", name)
-	require.Equal(t, int64(100), limit)
-	require.Equal(t, time.Hour, window)
-	require.InDelta(t, time.Hour, reset, float64(time.Minute))
-	name, limit, remaining, _, _ := l.Quota(time.Now(), r)
-	require.Equal(t, "burst", name, "it has the smaller part left")
-	require.Equal(t, int64(5), limit)
-	require.Equal(t, int64(2), remaining)
+	q := l.Quotas()[1].Quota(time.Now(), r)
+	require.Equal(t, "hourly", q.Name)
+	require.Equal(t, int64(100), q.Limit)
+	require.Equal(t, time.Hour, q.Window)
+	require.InDelta(t, time.Hour, q.Reset, float64(time.Minute))
+	q = l.Quota(time.Now(), r)
+	require.Equal(t, "burst", q.Name, "it has the smaller part left")
+	require.Equal(t, int64(5), q.Limit)
+	require.Equal(t, int64(2), q.Remaining)
 }
 
 // Of two rules one has nothing left for a moment, and the other lacks some for an hour: few pass again after the moment.

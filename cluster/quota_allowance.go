@@ -181,16 +181,16 @@ func (a *Allowance) batch(key string) *batch {
 // Queues does nothing: it marks that Admit may block.
 func (a *Allowance) Queues() {}
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Limit.Quota] does.
-func (a *Allowance) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the key of r has left at now, as [Limit.Quota] does, with the tokens that this process holds.
+func (a *Allowance) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if a.limit == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
-	name, limit, remaining, window, reset = a.limit.Quota(now, r)
+	q := a.limit.Quota(now, r)
 	if b := a.batch(r.Key); b != nil && int64(now.Sub(a.base)) < b.until {
-		remaining = min(remaining+max(b.left.Load(), 0), limit)
+		q.Remaining = min(q.Remaining+max(b.left.Load(), 0), q.Limit)
 	}
-	return name, limit, remaining, window, reset
+	return q
 }
 
 // Sweep gives back tokens that were fetched and not spent in time, and forgets those keys. A process with many keys should call it

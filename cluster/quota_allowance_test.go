@@ -74,10 +74,10 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 		require.NoError(t, err)
 		a.Done(r, ticket, spillway.Result{Outcome: spillway.Refused})
 	}
-	name, limit, _, window, _ := a.Quota(time.Now(), r)
-	require.Equal(t, "fixed window", name)
-	require.EqualValues(t, 5000, limit)
-	require.Equal(t, time.Hour, window)
+	q := a.Quota(time.Now(), r)
+	require.Equal(t, "fixed window", q.Name)
+	require.EqualValues(t, 5000, q.Limit)
+	require.Equal(t, time.Hour, q.Window)
 	require.Eventually(t, func() bool {
 		a.Sweep(context.Background())
 		a.mu.RLock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster/internal/lease"
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -93,7 +94,7 @@ func TestQuotaIsFarFasterThanAsking(t *testing.T) {
 	fast := decisions(32, 200*time.Millisecond, func() { _, _ = q.Admit(ctx, spillway.Request{Key: "k", Arrived: now}) })
 	slow := decisions(32, 200*time.Millisecond, func() { _, _ = exact.Take(ctx, "k", 1) })
 	t.Logf("%.3g decisions per second by lease, %.3g by asking: %.0f times", fast, slow, fast/slow)
-	if !raceEnabled {
+	if !race.Enabled {
 		require.Greater(t, fast, 20*slow)
 	}
 }

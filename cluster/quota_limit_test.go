@@ -36,10 +36,10 @@ func TestQuotaSetLimit(t *testing.T) {
 		require.GreaterOrEqual(t, got, 0.7*f.rate)
 		require.LessOrEqual(t, got, 1.05*f.rate+f.burst/0.4+4)
 	}
-	name, limit, _, window, _ := f.quotas[0].Quota(time.Now(), spillway.Request{Key: "k"})
-	require.Equal(t, "quota", name)
-	require.EqualValues(t, 300, limit)
-	require.Equal(t, 100*time.Millisecond, window)
+	left := f.quotas[0].Quota(time.Now(), spillway.Request{Key: "k"})
+	require.Equal(t, "quota", left.Name)
+	require.EqualValues(t, 300, left.Limit)
+	require.Equal(t, 100*time.Millisecond, left.Window)
 }
 
 // The rules of NewQuota hold for a change, and one that breaks them changes nothing. A limit that becomes too small for leases is

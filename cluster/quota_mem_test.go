@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/limiter"
 )
 
 // What a key takes is bounded, since MaxKeys of them may be kept.
 func TestQuotaKeyMemory(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector takes memory of its own")
 	}
 	q := newQuota(t, QuotaOptions{Client: clientOf(t, "127.0.0.1:1"), Rate: limiter.Per(1000, time.Second)})

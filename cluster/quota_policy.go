@@ -189,7 +189,8 @@ func (q *Quota) Take(ctx context.Context, key string, n int) (Result, error) {
 	} else {
 		out.RetryAfter = max(a.wait, 0)
 	}
-	_, out.Limit, out.Remaining, _, out.NextIn = q.figures(key, now)
+	left := q.figures(key, now)
+	out.Limit, out.Remaining, out.NextIn = left.Limit, left.Remaining, left.Reset
 	return out, nil
 }
 
@@ -209,22 +210,22 @@ func sourceOf(from lease.Source) Source {
 	return FromRedis
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r, as
-// limiter.Limiter.Quota does. It asks nobody: what remains is reckoned from this process's part, or is what Redis had left
-// when it was last asked.
-func (q *Quota) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
+// figures come from this process's share, or from the last answer of Redis.
+func (q *Quota) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	return q.figures(r.Key, q.at(now))
 }
 
-func (q *Quota) figures(key string, now time.Duration) (name string, limit, remaining int64, window, reset time.Duration) {
+func (q *Quota) figures(key string, now time.Duration) spillway.Quota {
 	cfg := q.config()
-	limit = int64(cfg.Burst)
-	window = time.Duration(min(cfg.Burst/max(cfg.Rate, math.SmallestNonzeroFloat64)*1e9, float64(maxMemory)))
+	limit := int64(cfg.Burst)
+	window := time.Duration(min(cfg.Burst/max(cfg.Rate, math.SmallestNonzeroFloat64)*1e9, float64(maxMemory)))
+	figures := spillway.Quota{Name: q.name, Limit: limit, Remaining: limit, Window: window}
 	k := q.known(key)
 	if k == nil {
-		return q.name, limit, limit, window, 0
+		return figures
 	}
-	remaining = min(max(k.left.Load(), 0), limit)
+	remaining := min(max(k.left.Load(), 0), limit)
 	rate := cfg.Rate
 	if k.local.Load() {
 		b := &k.node.Bucket
@@ -237,9 +238,10 @@ func (q *Quota) figures(key string, now time.Duration) (name string, limit, rema
 		}
 	}
 	if remaining < limit {
-		reset = time.Duration(1e9 / rate)
+		figures.Reset = time.Duration(1e9 / rate)
 	}
-	return q.name, limit, remaining, window, reset
+	figures.Remaining = remaining
+	return figures
 }
 
 var _ spillway.Queuer = (*Quota)(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -253,19 +254,19 @@ func TestQuotaClose(t *testing.T) {
 func TestQuotaHeaders(t *testing.T) {
 	s := redistest.Start(t)
 	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(100, time.Second), Burst: 50, Name: "api"})
-	name, limit, remaining, window, reset := q.Quota(time.Now(), spillway.Request{Key: "k"})
-	require.Equal(t, "api", name)
-	require.EqualValues(t, 50, limit)
-	require.LessOrEqual(t, remaining, limit)
-	require.Equal(t, 500*time.Millisecond, window)
-	require.LessOrEqual(t, reset, window)
-	_, limit, remaining, _, reset = q.Quota(time.Now(), spillway.Request{Key: "nobody"})
-	require.Equal(t, limit, remaining)
-	require.Zero(t, reset)
+	left := q.Quota(time.Now(), spillway.Request{Key: "k"})
+	require.Equal(t, "api", left.Name)
+	require.EqualValues(t, 50, left.Limit)
+	require.LessOrEqual(t, left.Remaining, left.Limit)
+	require.Equal(t, 500*time.Millisecond, left.Window)
+	require.LessOrEqual(t, left.Reset, left.Window)
+	left = q.Quota(time.Now(), spillway.Request{Key: "nobody"})
+	require.Equal(t, left.Limit, left.Remaining)
+	require.Zero(t, left.Reset)
 }
 
 func TestQuotaDecisionsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: allocations are not counted under the race detector")
 	}
 	s := redistest.Start(t)

@@ -18,8 +18,7 @@ func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 	if err == nil {
 		return spillway.Ticket(p.serial), nil
 	}
-	var refused *spillway.Rejection
-	switch {
+	switch refused := spillway.RejectionOf(err); {
 	case errors.Is(err, ErrRedis), errors.Is(err, ErrLeaseLost):
 		if s.onLoss == Open {
 			s.counts.open.Add(1)
@@ -28,7 +27,7 @@ func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 		return 0, s.loss
 	case errors.Is(err, ErrClosed):
 		return 0, s.loss
-	case errors.As(err, &refused):
+	case refused != nil:
 		return 0, refused
 	}
 	return 0, err

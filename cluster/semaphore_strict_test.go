@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -80,7 +81,7 @@ func manyAtOnce(t *testing.T, keys, pool int, ttl time.Duration) {
 // The renewals of so many keys are most of what Redis can do on one core, so this is for a machine that has nothing else to do:
 // SPILLWAY_LONG=1.
 func TestSemaphoreTenThousandKeys(t *testing.T) {
-	if os.Getenv("SPILLWAY_LONG") == "" || raceEnabled {
+	if os.Getenv("SPILLWAY_LONG") == "" || race.Enabled {
 		t.Skip("SKIPPED: real load, with SPILLWAY_LONG=1 and without the race detector")
 	}
 	manyAtOnce(t, 10_000, 64, time.Second)

@@ -27,7 +27,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		_, err := gate.Enter(ctx, spillway.Request{})
 		denied(err)
 		if shows, ok := p.(interface {
-			Quota(now time.Time, r spillway.Request) (string, int64, int64, time.Duration, time.Duration)
+			Quota(now time.Time, r spillway.Request) spillway.Quota
 		}); ok {
 			shows.Quota(time.Now(), spillway.Request{})
 		}

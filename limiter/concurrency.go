@@ -177,9 +177,9 @@ func (c *places) PeekAt(time.Time) State {
 func (c *places) Idle(time.Time) bool { return c.inFlight.Load() == 0 }
 
 // Quota is that of [Limiter].
-func (c *places) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+func (c *places) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := c.PeekAt(now)
-	return c.plan.name, s.Limit, s.Remaining, 0, 0
+	return spillway.Quota{Name: c.plan.name, Limit: s.Limit, Remaining: s.Remaining}
 }
 
 // Stats is that of [Limiter].

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 )
 
@@ -88,10 +89,10 @@ func TestContract(t *testing.T) {
 	// Two dozen requests at one instant are more than any of these admits.
 	run := func(name string, newPolicy func() spillway.Policy) {
 		t.Run(name, func(t *testing.T) {
-			if raceEnabled {
+			if race.Enabled {
 				t.Parallel() // otherwise the suite counts allocations
 			}
-			policytest.RunOptions(t, func() spillway.Policy { return bare(newPolicy()) }, &policytest.Options{Burst: 24})
+			policytest.Run(t, func() spillway.Policy { return bare(newPolicy()) }, &policytest.Options{Burst: 24})
 		})
 	}
 	for name, newPolicy := range makers() {

@@ -156,8 +156,7 @@ func ExampleFixedWindow() {
 	for range 4 {
 		err = exports.AllowAt(noon, 1)
 	}
-	var rej *spillway.Rejection
-	if errors.As(err, &rej) {
+	if rej := spillway.RejectionOf(err); rej != nil {
 		fmt.Println(rej, "- retry after", rej.RetryAfter)
 	}
 	fmt.Println(exports.AllowAt(noon.Add(10*time.Hour), 1)) // midnight in Berlin

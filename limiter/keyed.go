@@ -195,13 +195,13 @@ func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	return k.keys.tune(k.clock.moment(now), rule)
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Limiter.Quota] does, for the key of r.
-func (k *Keyed) Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP.
+func (k *Keyed) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if k.keys == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
 	s := k.PeekAt(now, r.Key)
-	return k.keys.name(), s.Limit, s.Remaining, k.keys.window(), s.NextIn
+	return spillway.Quota{Name: k.keys.name(), Limit: s.Limit, Remaining: s.Remaining, Window: k.keys.window(), Reset: s.NextIn}
 }
 
 // Stats returns a snapshot. It visits every shard, so it is for metrics rather than for requests.

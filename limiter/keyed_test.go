@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func newKeyed(t testing.TB, like Limiter, maxKeys int) *Keyed {
@@ -93,7 +94,7 @@ func TestKeyedFlood(t *testing.T) {
 	}
 	require.Equal(t, 30, known())
 	junk, each := 0, 50_000
-	if raceEnabled {
+	if race.Enabled {
 		each = 5_000 // five times as many as there is room for
 	}
 	var key []byte
@@ -128,7 +129,7 @@ func TestKeyedFlood(t *testing.T) {
 
 // Keys take at most 150 bytes each, and ten times as many that come once take no more. BenchmarkKeyedMemory asks a million.
 func TestKeyedMemory(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("memory is not measured under the race detector: it adds its own")
 	}
 	for name, like := range map[string]Limiter{
@@ -257,8 +258,8 @@ func TestKeyedSetLimit(t *testing.T) {
 	k = newKeyed(t, newWindow(t, FixedWindow{Limit: 1, Period: time.Minute}), 0)
 	require.Error(t, k.Tune(newWindow(t, FixedWindow{Limit: 1, Calendar: EveryDay}).Rule()), "they tell differently when one starts")
 	require.NoError(t, k.Tune(newWindow(t, FixedWindow{Limit: 5, Period: time.Hour}).Rule()))
-	name, limit, _, window, _ := k.Quota(after(0), spillway.Request{Key: "a"})
-	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{name, limit, window})
+	q := k.Quota(after(0), spillway.Request{Key: "a"})
+	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{q.Name, q.Limit, q.Window})
 	for _, like := range []Limiter{newSliding(t, 3, time.Second, 0), newWarmUp(t, WarmUp{Rate: Per(3, time.Second)})} {
 		k := newKeyed(t, like, 0)
 		require.NoError(t, k.AllowAt(after(0), "a", 1))

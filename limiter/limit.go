@@ -135,11 +135,11 @@ func (l *limit[S]) Idle(now time.Time) bool {
 }
 
 // Quota is that of [Limiter].
-func (l *limit[S]) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.core.peek(&l.state, l.clock.moment(now))
-	return l.reject.policy, s.Limit, s.Remaining, l.core.window(), s.NextIn
+	return spillway.Quota{Name: l.reject.policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
 // Stats is that of [Limiter].

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestZeroValuesDeny(t *testing.T) {
@@ -20,8 +21,7 @@ func TestZeroValuesDeny(t *testing.T) {
 			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
 		}
 		if q, ok := p.(quoter); ok {
-			_, limit, _, _, _ := q.Quota(start, spillway.Request{})
-			require.Zero(t, limit)
+			require.Zero(t, q.Quota(start, spillway.Request{}).Limit)
 		}
 	}
 	require.NoError(t, new(Keyed).Tune(Bucket{}))
@@ -46,7 +46,7 @@ func TestZeroValuesDeny(t *testing.T) {
 
 // A quoter is what httpgate asks for the figures of its headers.
 type quoter interface {
-	Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration)
+	Quota(now time.Time, r spillway.Request) spillway.Quota
 }
 
 // setLimit changes the Limit of a rule while it runs.
@@ -233,7 +233,7 @@ func TestNow(t *testing.T) {
 }
 
 func TestNothingAllocates(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	allow, deny := newBucket(t, Per(1e9, time.Second), 0), newBucket(t, Per(1, 24*time.Hour), 1)

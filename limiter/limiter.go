@@ -47,10 +47,9 @@ type Limiter interface { //nolint:interfacebloat // it stands for eight types wi
 	// PeekAt returns what could be taken at now without waiting, and takes nothing.
 	PeekAt(now time.Time) State
 
-	// Quota returns the figures that the RateLimit header fields of HTTP are made of, for a client with the request r: the
-	// name of the limit, the most it gives at once and in which time, what remains, and how long until there is more. The
-	// window and reset of a [Concurrency] and a [Queue] are 0, which stands for unknown.
-	Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration)
+	// Quota returns what the limit has left at now, for the RateLimit header fields of HTTP. A [Concurrency] and a [Queue] have
+	// no window.
+	Quota(now time.Time, r spillway.Request) spillway.Quota
 
 	// Stats returns a snapshot of the counts. It may be called at any time.
 	Stats() Stats

@@ -240,9 +240,9 @@ func (q *queue) Idle(time.Time) bool {
 }
 
 // Quota is that of [Limiter].
-func (q *queue) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := q.PeekAt(now)
-	return q.reject.policy, s.Limit, s.Remaining, 0, 0
+	return spillway.Quota{Name: q.reject.policy, Limit: s.Limit, Remaining: s.Remaining}
 }
 
 // Stats is that of [Limiter].

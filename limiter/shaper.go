@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -136,8 +135,7 @@ func (s *shaper) Wait(ctx context.Context, n int) error {
 		defer s.mu.Unlock()
 		return s.misuse(n)
 	}
-	var rej *spillway.Rejection
-	if errors.As(err, &rej) && rej.Reason == ReasonDeadline {
+	if rej := spillway.RejectionOf(err); rej != nil && rej.Reason == ReasonDeadline {
 		return tooLateError{rej}
 	}
 	return err
@@ -222,11 +220,11 @@ func (s *shaper) Idle(now time.Time) bool {
 func (s *shaper) Release(int) {}
 
 // Quota is that of [Limiter].
-func (s *shaper) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+func (s *shaper) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	st := s.PeekAt(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rule.Name, st.Limit, st.Remaining, s.spacer.gcra.window(), st.NextIn
+	return spillway.Quota{Name: s.rule.Name, Limit: st.Limit, Remaining: st.Remaining, Window: s.spacer.gcra.window(), Reset: st.NextIn}
 }
 
 // Stats is that of [Limiter].

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -123,6 +122,6 @@ func (s *shaper) refund(now time.Time, r Reservation, n int64) {
 
 // isMisuse reports whether a refusal is of a cost that can never pass.
 func isMisuse(err error) bool {
-	var rej *spillway.Rejection
-	return errors.As(err, &rej) && (rej.Reason == ReasonTooLarge || rej.Reason == ReasonNegative)
+	rej := spillway.RejectionOf(err)
+	return rej != nil && (rej.Reason == ReasonTooLarge || rej.Reason == ReasonNegative)
 }

@@ -160,8 +160,7 @@ func TestPlacesAreReserved(t *testing.T) {
 		l.Release(3)
 		var cost *CostError
 		require.ErrorAs(t, l.AllowAt(after(0), 4), &cost)
-		name, limit, remaining, window, reset := l.Quota(after(0), spillway.Request{})
-		require.Equal(t, []any{l.Stats().Name, int64(3), int64(3), time.Duration(0), time.Duration(0)}, []any{name, limit, remaining, window, reset})
+		require.Equal(t, spillway.Quota{Name: l.Stats().Name, Limit: 3, Remaining: 3}, l.Quota(after(0), spillway.Request{}))
 		require.Panics(t, func() { l.Release(1) })
 		require.Panics(t, func() { l.Release(-1) })
 		require.True(t, l.Idle(after(0)))

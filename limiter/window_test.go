@@ -274,8 +274,7 @@ func TestFixedWindowOfTheDay(t *testing.T) {
 		require.Equal(t, c.ok, err == nil, "%s: %v", c.at, err)
 	}
 	require.Equal(t, State{Limit: 3, Remaining: 2, NextIn: 24 * time.Hour, FullIn: 24 * time.Hour}, w.PeekAt(at("2026-10-26 00:00:00")))
-	_, _, _, window, _ := w.Quota(at("2026-10-26 00:00:00"), spillway.Request{}) //nolint:dogsled // one of five is meant
-	require.Equal(t, 24*time.Hour, window)
+	require.Equal(t, 24*time.Hour, w.Quota(at("2026-10-26 00:00:00"), spillway.Request{}).Window)
 	r, err := w.ReserveAt(at("2026-10-26 23:00:00"), 3, 2*time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, time.Hour, r.Delay())

@@ -135,17 +135,18 @@ func (x *XTime) Idle(now time.Time) bool {
 	return st.Remaining == st.Limit
 }
 
-// Quota returns the figures that the RateLimit header fields of HTTP are made of, as [Limiter.Quota] does.
-func (x *XTime) Quota(now time.Time, _ spillway.Request) (name string, limit, remaining int64, window, reset time.Duration) {
+// Quota returns what the bucket has left at now, for the RateLimit header fields of HTTP.
+func (x *XTime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	if x.limiter == nil {
-		return "", 0, 0, 0, 0
+		return spillway.Quota{}
 	}
 	st := x.PeekAt(now)
+	var window time.Duration
 	perSecond := float64(x.limiter.Limit())
 	if s := float64(st.Limit) / perSecond; perSecond > 0 && s < horizon/1e9 {
 		window = time.Duration(s * 1e9)
 	}
-	return x.reject.policy, st.Limit, st.Remaining, window, st.NextIn
+	return spillway.Quota{Name: x.reject.policy, Limit: st.Limit, Remaining: st.Remaining, Window: window, Reset: st.NextIn}
 }
 
 // Stats returns a snapshot of what passed through the XTime. It may be called at any time.

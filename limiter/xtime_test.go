@@ -41,8 +41,7 @@ func TestXTimeDecidesAsTheLimiter(t *testing.T) {
 	require.False(t, x.Idle(after(2*d)))
 	require.True(t, x.Idle(after(3*d)))
 	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, Impossible: 2, Returned: 1}, x.Stats())
-	name, limit, remaining, window, reset := x.Quota(after(2*d), r)
-	require.Equal(t, []any{"shared", int64(3), int64(2), 3 * d, d}, []any{name, limit, remaining, window, reset})
+	require.Equal(t, spillway.Quota{Name: "shared", Limit: 3, Remaining: 2, Window: 3 * d, Reset: d}, x.Quota(after(2*d), r))
 }
 
 // x/time takes a stale reading for the time and mints a token from it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 var newPolicyCase = testCase{
@@ -67,7 +68,7 @@ var noAllocationCase = testCase{
 	why: "refusing must stay the cheapest thing a service does when it has the least to spare, and every allocation on the way of" +
 		" a request is paid again by the garbage collector.",
 	run: func(c *check) {
-		if raceEnabled {
+		if race.Enabled {
 			c.skipf("allocations are not counted under the race detector: it adds its own")
 		}
 		for _, o := range outcomes {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // A tampered is a policy whose methods are tampered with.
@@ -72,7 +73,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 	for _, list := range [][]brokenPolicy{brokenBasics, brokenRejections, brokenGiving, brokenHistories, brokenQueues()} {
 		for _, tc := range list {
 			t.Run(tc.name, func(t *testing.T) {
-				if raceEnabled && tc.fails[0] == "no-allocation" {
+				if race.Enabled && tc.fails[0] == "no-allocation" {
 					t.Skip("the case under test is skipped under the race detector, which allocates on its own account")
 				}
 				// A small Burst is enough, and quicker under the race detector.

@@ -1,7 +1,7 @@
 // Package policytest checks that a [spillway.Policy] keeps the contract, as testing/slogtest does for a slog.Handler.
 //
 //	func TestContract(t *testing.T) {
-//		policytest.Run(t, func() spillway.Policy { return mypolicy.New(10) })
+//		policytest.Run(t, func() spillway.Policy { return mypolicy.New(10) }, nil)
 //	}
 //
 // Each rule is a subtest of its own, and a failure prints why the rule matters. Time in the suite is data: it starts now

@@ -8,14 +8,14 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// Run checks the contract of the policies that newPolicy returns, with the defaults of [Options]. Each call of newPolicy
-// must return a new policy, and two of them must decide alike when they are asked alike. A policy with a method Close is
+// Run checks the contract of the policies that newPolicy returns; nil options mean the defaults. Each call of newPolicy must
+// return a new policy, and two of them must decide alike when they are asked alike. A policy with a method Close is
 // closed when it has served.
 //
-// Run counts allocations, so t must not be parallel to other tests.
-func Run(t *testing.T, newPolicy func() spillway.Policy) {
+// Run counts allocations, so t must not be parallel to other tests. An option out of its range fails the test.
+func Run(t *testing.T, newPolicy func() spillway.Policy, o *Options) {
 	t.Helper()
-	RunOptions(t, newPolicy, nil)
+	runSuite(realT{t}, newPolicy, o)
 }
 
 // Options says what the suite cannot see from outside a policy. The zero Options are the defaults of [Run].
@@ -41,12 +41,6 @@ type Options struct {
 	// Slack is the fraction of Burst, in 0..1, by which the numbers that two policies admit may differ. It is for policies
 	// that decide by chance. If Slack is 0, they must be equal.
 	Slack float64
-}
-
-// RunOptions is [Run] with options. A nil o means the defaults. An option out of its range fails the test.
-func RunOptions(t *testing.T, newPolicy func() spillway.Policy, o *Options) {
-	t.Helper()
-	runSuite(realT{t}, newPolicy, o)
 }
 
 // A realT lets the suite run on a *testing.T. The suite's own tests run it on a recorder instead.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // right lists policies that keep the contract, with what the suite cannot check of them.
@@ -60,7 +61,7 @@ func TestRightPoliciesPass(t *testing.T) {
 			r := record(t, tc.newPolicy, tc.o)
 			require.Empty(t, r.failed)
 			want := tc.skipped
-			if raceEnabled {
+			if race.Enabled {
 				want = append(slices.Clip(want), "no-allocation")
 			}
 			var got []string
@@ -74,11 +75,11 @@ func TestRightPoliciesPass(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	Run(t, func() spillway.Policy { return &tellingSlots{slots{limit: 10}} })
+	Run(t, func() spillway.Policy { return &tellingSlots{slots{limit: 10}} }, nil)
 }
 
-func TestRunOptions(t *testing.T) {
-	RunOptions(t, func() spillway.Policy { return &queue{free: 2, room: 5} }, &Options{
+func TestRunTakesOptions(t *testing.T) {
+	Run(t, func() spillway.Policy { return &queue{free: 2, room: 5} }, &Options{
 		InFlight: func(p spillway.Policy) int64 {
 			q := p.(*queue)
 			q.mu.Lock()

@@ -2,7 +2,6 @@ package policytest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing/synctest"
@@ -102,8 +101,7 @@ func (c *check) leavesAtDeadline(b base) {
 	if !w.done.Load() {
 		c.fatalf("Admit still waits after the deadline of its ctx")
 	}
-	var rej *spillway.Rejection
-	if w.err != nil && w.err != context.DeadlineExceeded && !errors.As(w.err, &rej) {
+	if w.err != nil && w.err != context.DeadlineExceeded && spillway.RejectionOf(w.err) == nil {
 		c.fatalf("Admit returned %v when the deadline of its ctx passed, want ctx.Err(), which is %v", w.err, context.DeadlineExceeded)
 	}
 	d.collect(w)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/shedder"
 )
@@ -23,7 +24,7 @@ func TestConformance(t *testing.T) {
 		"letter":     {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, CPUOnly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, func() spillway.Policy { return spillway.Must(shedder.New(&o)) })
+			policytest.Run(t, func() spillway.Policy { return spillway.Must(shedder.New(&o)) }, nil)
 		})
 	}
 }
@@ -87,7 +88,7 @@ func TestStormNeverExceedsTheLimit(t *testing.T) {
 	require.LessOrEqual(t, most, 8)
 	s := gate.Stats()
 	require.Zero(t, shed.Stats().InFlight)
-	require.Equal(t, int64(32*2000+1), s.Admitted+s.Rejected)
+	require.Equal(t, int64(32*2000+1), s.Admitted+s.Refused)
 }
 
 func FuzzRandomOrders(f *testing.F) {
@@ -128,7 +129,7 @@ func FuzzRandomOrders(f *testing.F) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	free := spillway.New(spillway.Must(shedder.New(nil)))

@@ -11,13 +11,6 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// The defaults of [Options].
-const (
-	DefaultCPUThreshold = 0.9
-	DefaultCoolDown     = time.Second
-	DefaultWindow       = 5 * time.Second
-)
-
 // Off disables what a field of [Options] stands for, where zero means its default.
 const Off = -1
 
@@ -81,9 +74,9 @@ type SchedSampler interface {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.CPUThreshold, DefaultCPUThreshold)
-	setDefault(&o.CoolDown, DefaultCoolDown)
-	setDefault(&o.Window, DefaultWindow)
+	setDefault(&o.CPUThreshold, 0.9)
+	setDefault(&o.CoolDown, time.Second)
+	setDefault(&o.Window, 5*time.Second)
 	setDefault(&o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
 	return o, o.validate()

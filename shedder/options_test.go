@@ -55,9 +55,9 @@ func TestOptionsOnTheEdge(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	o := newRig(t, shedder.Options{}).shed.Options()
-	require.InDelta(t, shedder.DefaultCPUThreshold, o.CPUThreshold, 0)
-	require.Equal(t, shedder.DefaultCoolDown, o.CoolDown)
-	require.Equal(t, shedder.DefaultWindow, o.Window)
+	require.InDelta(t, 0.9, o.CPUThreshold, 0)
+	require.Equal(t, time.Second, o.CoolDown)
+	require.Equal(t, 5*time.Second, o.Window)
 	require.Zero(t, o.SLO)
 	require.Zero(t, o.MinLimit, "it follows from the CPUs of the process")
 	require.Equal(t, math.MaxInt, o.MaxLimit)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -298,7 +299,7 @@ func TestSamplerThatEndsItsGoroutineDoesNotStopTheTicks(t *testing.T) {
 }
 
 func TestLeakAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	r := stuck(t, shedder.Options{MaxShed: 0.5})

@@ -1,11 +1,14 @@
 package shedder
 
 import (
+	"encoding/json"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/enum"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 )
 
@@ -54,6 +57,28 @@ func (s *Shedder) Stats() Stats {
 	return v
 }
 
+// MarshalJSON returns the fields of s by name, in which a Limit of +Inf is null. Errors are their text, or null.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	type plain Stats
+	out := struct {
+		plain
+		Limit                       *float64 // null is none
+		CPUErr, SchedErr, SignalErr *string
+	}{plain: plain(s), CPUErr: text(s.CPUErr), SchedErr: text(s.SchedErr), SignalErr: text(s.SignalErr)}
+	if !math.IsInf(s.Limit, 1) {
+		out.Limit = &s.Limit
+	}
+	return json.Marshal(out) //nolint:wrapcheck,musttag // the caller is json; the names of the fields are the keys
+}
+
+func text(err error) *string {
+	if err == nil {
+		return nil
+	}
+	t := err.Error()
+	return &t
+}
+
 // A Reason says why a [Shedder] refuses.
 type Reason uint8
 
@@ -66,17 +91,19 @@ const (
 )
 
 // String returns the name of r in lower case, fit for a metric label.
-func (r Reason) String() string {
-	switch r {
-	case Full:
-		return "full"
-	case CPUHigh:
-		return "cpu"
-	case SignalHigh:
-		return "signal"
-	}
-	return "calm"
+func (r Reason) String() string { return enum.String(reasonKind, reasonNames, r) }
+
+// MarshalText returns r.String(), or an error if there is no such reason.
+func (r Reason) MarshalText() ([]byte, error) { return enum.Marshal(reasonKind, reasonNames, r) }
+
+// UnmarshalText reads the text of [Reason.String].
+func (r *Reason) UnmarshalText(text []byte) error {
+	return enum.Unmarshal(reasonKind, reasonNames, r, text)
 }
+
+const reasonKind = "shedder: Reason"
+
+var reasonNames = []string{Calm: "calm", Full: "full", CPUHigh: "cpu", SignalHigh: "signal"}
 
 // Why returns the reason as text, fit for a metric label: the name of the signal if [Reason] is [SignalHigh], and "signal" while
 // the limit stays in force for [Options.CoolDown] after it.
@@ -107,7 +134,7 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool
 	return changed
 }
 
-// Options returns the options in force, with every default filled in. Change them and give them to [Shedder.Tune].
+// Options returns the options in force, with every default filled in. Change them and pass them to [Shedder.Tune].
 func (s *Shedder) Options() Options {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +143,8 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces the options while requests go on. Zero fields get their defaults, as in [New]. The sensors and the logger
-// cannot be replaced: nil, or the present one, keeps them. An error names the wrong field and changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. CPU, Sched and Logger cannot
+// change: each must be nil or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

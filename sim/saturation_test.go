@@ -65,7 +65,7 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 		slots          int
 		load, goodput  float64
 		wronglyRefused float64
-	}{{20, 0.8, 0.77, 0.001}, {20, 1.3, 0.85, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.8, 0.01}} {
+	}{{20, 0.8, 0.77, 0.0}, {20, 1.3, 0.85, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
 		s := sim.Pool(c.load)
 		s.Machine.Pools["db"] = c.slots
 		s.Classes[0].Stages[1].Wait = sim.Dist{Exp: 200 * time.Millisecond}
@@ -101,7 +101,7 @@ func TestAPoolIsProtectedFromTheFirstMomentOn(t *testing.T) {
 		s.Classes[0].Stages[1].Wait = wait
 		s.Phases = []sim.Phase{{For: time.Minute, Load: 10, Measured: true}}
 		for seed := range uint64(2) {
-			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, 0.94)
+			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, 0.95)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestAColdStartIntoAFullPool(t *testing.T) {
 		for seed := range uint64(3) {
 			r := play(t, s, seed+1, behindShedder)
 			require.GreaterOrEqual(t, r.Goodput, c.goodput, "%+v", c)
-			require.GreaterOrEqual(t, r.First5s, 0.7, "%+v", c)
+			require.GreaterOrEqual(t, r.First5s, 0.95, "%+v", c)
 			require.LessOrEqual(t, r.P99, c.p99, "%+v", c)
 		}
 	}
@@ -173,13 +173,9 @@ func TestSlowUnevenCallsAreNotRefused(t *testing.T) {
 	for _, takes := range []sim.Dist{{Exp: time.Second}, {Exp: 2 * time.Second}, {Fixed: time.Second}, {Exp: 300 * time.Millisecond}} {
 		s := wait(300, 0, takes, 20*time.Second, sim.Phase{For: time.Minute, Load: 0.5, Measured: true})
 		const seeds = 10
-		var mean float64
 		for seed := range uint64(seeds) {
-			shed := play(t, s, seed+1, behindShedder).Shed
-			require.LessOrEqual(t, shed, 0.03, "%+v, seed %d: a false alarm at the start heals", takes, seed+1)
-			mean += shed / seeds
+			require.Zero(t, play(t, s, seed+1, behindShedder).Shed, "%+v, seed %d", takes, seed+1)
 		}
-		require.LessOrEqual(t, mean, 0.005, "%+v", takes)
 	}
 }
 
@@ -221,5 +217,29 @@ func TestALockedTable(t *testing.T) {
 		r := play(t, s, 1, behindShedder)
 		want := min(load, 1)
 		require.InDelta(t, want, served(r, 37, 60)/320, 0.04*want+0.01, "load %v", load)
+	}
+}
+
+// A dependency that becomes ten times slower is slow, whether many requests wait for it or few. With few, the shedder refuses
+// some until it has seen enough. 50 per second is the worst: missing answers widen the limit just enough to hide the proof.
+func TestADependencyOfFewRequestsThatTurnsSlow(t *testing.T) {
+	for _, c := range []struct {
+		takes   time.Duration
+		rate    float64
+		slower  int
+		goodput float64
+	}{
+		{5 * time.Millisecond, 5, 10, 0.99}, {20 * time.Millisecond, 5, 10, 0.99}, {20 * time.Millisecond, 20, 10, 0.99},
+		{20 * time.Millisecond, 50, 10, 0.6}, {20 * time.Millisecond, 400, 10, 0.98}, {50 * time.Millisecond, 50, 20, 0.95},
+		{100 * time.Millisecond, 5, 10, 0.85}, {100 * time.Millisecond, 400, 20, 0.95}, {300 * time.Millisecond, 100, 10, 0.9},
+	} {
+		s := wait(c.rate, 0, sim.Dist{Fixed: c.takes / 2, Exp: c.takes / 2}, 20*time.Second,
+			sim.Phase{For: time.Minute, Load: 1}, sim.Phase{For: time.Minute, Load: 1, Measured: true}, sim.Phase{For: time.Minute, Load: 1})
+		more := time.Duration(c.slower-1) * c.takes
+		s.Events = []sim.Event{{At: time.Minute, Stage: "db", Slower: more}, {At: 2 * time.Minute, Stage: "db", Slower: -more}}
+		for seed := range uint64(2) {
+			bare := play(t, s, seed+1, bare).Goodput
+			require.GreaterOrEqual(t, play(t, s, seed+1, behindShedder).Goodput, c.goodput*bare, "%+v, seed %d", c, seed+1)
+		}
 	}
 }

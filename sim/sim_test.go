@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/sim"
 )
@@ -39,7 +40,7 @@ func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.in
 
 func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
 	t.Helper()
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	r, err := sim.Run(s, seed, gate)
@@ -74,7 +75,7 @@ func TestModelIsAnMM2Queue(t *testing.T) {
 	s := sim.Steady(0.7)
 	s.Phases[0].For = 30 * time.Minute
 	s.Client.Useful = time.Second
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
 	var sum, n float64
@@ -111,13 +112,13 @@ func TestShedderKeepsTheGoodputOfAStep(t *testing.T) {
 			p99 += r.P99 / seeds
 			converged += r.ConvergedS / seeds
 			refusedP99 += r.RefusedP99 / seeds
-			require.LessOrEqual(t, r.RecoveredS, 1.5)
+			require.LessOrEqual(t, r.RecoveredS, 1.0)
 			require.LessOrEqual(t, r.WronglyRefused, 0.005, "at 0.7, before and after")
 		}
 		return goodput, first5s, p99, converged, refusedP99
 	}
 	before := play(t, sim.Steady(0.7), 1, behindShedder)
-	for load, want := range map[float64]float64{2: 0.98, 5: 0.98, 10: 0.965} { // asked: 0.99, 0.98, 0.96
+	for load, want := range map[float64]float64{2: 0.985, 5: 0.98, 10: 0.965} { // asked: 0.99, 0.98, 0.96
 		goodput, first5s, p99, converged, _ := mean(sim.Step(load))
 		require.GreaterOrEqual(t, goodput, want, "load %v", load)
 		require.GreaterOrEqual(t, first5s, 0.95, "load %v", load)
@@ -133,9 +134,9 @@ func TestShedderKeepsTheGoodputOfAStep(t *testing.T) {
 
 func TestShedderRefusesNextToNothingBelowCapacity(t *testing.T) {
 	require.LessOrEqual(t, play(t, sim.Steady(0.7), 1, behindShedder).WronglyRefused, 0.001)
-	require.LessOrEqual(t, play(t, sim.Steady(0.9), 1, behindShedder).WronglyRefused, 0.025)
+	require.LessOrEqual(t, play(t, sim.Steady(0.9), 1, behindShedder).WronglyRefused, 0.01)
 	require.LessOrEqual(t, play(t, sim.Pauses(), 1, behindShedder).WronglyRefused, 0.01)
-	require.LessOrEqual(t, play(t, sim.SlowDependency(), 1, behindShedder).WronglyRefused, 0.001)
+	require.LessOrEqual(t, play(t, sim.SlowDependency(), 1, behindShedder).WronglyRefused, 0.0)
 }
 
 func TestShedderSeesASaturatedPoolBehindAnIdleCPU(t *testing.T) {
@@ -145,7 +146,7 @@ func TestShedderSeesASaturatedPoolBehindAnIdleCPU(t *testing.T) {
 		require.GreaterOrEqual(t, r.First5s, 0.9)
 		require.LessOrEqual(t, r.ConvergedS, 1.0)
 		require.LessOrEqual(t, r.P99, 100.0)
-		require.LessOrEqual(t, r.WronglyRefused, 0.001)
+		require.LessOrEqual(t, r.WronglyRefused, 0.0001)
 		require.Less(t, play(t, sim.Pool(load), 1, bare).Goodput, 0.05)
 	}
 }
@@ -156,7 +157,7 @@ func TestShedderKeepsALockFromFillingTheService(t *testing.T) {
 	for _, load := range []float64{2, 5, 10} {
 		r := play(t, sim.Lock(load), 1, behindShedder)
 		require.GreaterOrEqual(t, r.Goodput, 0.95, "load %v", load)
-		require.LessOrEqual(t, r.WronglyRefused, 0.001, "load %v", load)
+		require.LessOrEqual(t, r.WronglyRefused, 0.0001, "load %v", load)
 	}
 }
 

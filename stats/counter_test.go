@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
@@ -44,7 +45,7 @@ func TestCounterConcurrentAdds(t *testing.T) {
 }
 
 func TestCounterDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates; run without -race to check allocations")
 	}
 	var c Counter

@@ -8,20 +8,17 @@ import (
 	"time"
 )
 
-// Defaults of CPUOptions.
-const (
-	DefaultCPUInterval = 250 * time.Millisecond
-	DefaultCPUBeta     = 0.95
-)
+// cpuInterval is the default of CPUOptions.Interval.
+const cpuInterval = 250 * time.Millisecond
 
 // CPUOptions configure a CPU. The zero CPUOptions consist of default values.
 type CPUOptions struct {
 	// Source is what is read. If Source is nil, it is AutoCPU(). A source may serve several CPUs.
 	Source CPUSource
-	// Interval is the least time between two readings. If Interval is 0, it is DefaultCPUInterval, 250 ms.
+	// Interval is the least time between two readings. If Interval is 0, it is 250 ms.
 	// It is at least 1 ms.
 	Interval time.Duration
-	// Beta is the weight of the past in Smoothed, per Interval. If Beta is 0, it is DefaultCPUBeta, 0.95: after a step
+	// Beta is the weight of the past in Smoothed, per Interval. If Beta is 0, it is 0.95: after a step
 	// from idle to full use, Smoothed passes 0.9 after 11.25 s. It is less than 1.
 	Beta float64
 }
@@ -73,10 +70,10 @@ func NewCPU(o *CPUOptions) (*CPU, error) {
 		opts.Source = AutoCPU()
 	}
 	if opts.Interval == 0 {
-		opts.Interval = DefaultCPUInterval
+		opts.Interval = cpuInterval
 	}
 	if opts.Beta == 0 {
-		opts.Beta = DefaultCPUBeta
+		opts.Beta = 0.95
 	}
 	if opts.Interval < time.Millisecond {
 		return nil, fmt.Errorf("stats: CPU: Interval must be at least 1ms, got %v", opts.Interval)

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestSensorsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates on its own account; run without -race")
 	}
 	cpu, err := NewCPU(&CPUOptions{Source: CPUFunc(func() (float64, error) { return 0.5, nil })})

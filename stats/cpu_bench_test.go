@@ -58,7 +58,7 @@ func BenchmarkCPURefresh(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				// 250 ms at a time, so that limits are read again every eighth time as they are in real life.
-				now = now.Add(stats.DefaultCPUInterval)
+				now = now.Add(beat)
 				c.Ref(now)
 			}
 			require.NoError(b, c.Ref(now).Err)
@@ -86,7 +86,7 @@ func BenchmarkSchedSample(b *testing.B) {
 	b.Run("Refresh", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			now = now.Add(stats.DefaultSchedInterval)
+			now = now.Add(schedBeat)
 			_ = s.Ref(now)
 		}
 	})

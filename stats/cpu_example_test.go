@@ -53,7 +53,7 @@ func ExampleCPUFunc() {
 	for range 4 {
 		s := cpu.Sample(now)
 		fmt.Printf("raw %.2f, smoothed %.3f, age %v, error %v\n", s.Usage, s.Smoothed, s.Age(now), s.Err)
-		now = now.Add(stats.DefaultCPUInterval)
+		now = now.Add(250 * time.Millisecond)
 	}
 	// Output:
 	// raw 0.20, smoothed 0.200, age 0s, error <nil>
@@ -95,7 +95,7 @@ func ExampleSchedLatency() {
 	sched.Sample(now)
 	hist.Counts[0] += 90
 	hist.Counts[1] += 10
-	s := sched.Sample(now.Add(stats.DefaultSchedInterval))
+	s := sched.Sample(now.Add(100 * time.Millisecond))
 	fmt.Println(s.Count, s.Value.Round(time.Millisecond), s.Median.Round(time.Microsecond))
 	// Output: 100 90ms 556µs
 }

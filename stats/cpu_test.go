@@ -49,7 +49,7 @@ func newCPU(t testing.TB, o *stats.CPUOptions) *stats.CPU {
 	return c
 }
 
-const beat = stats.DefaultCPUInterval
+const beat = 250 * time.Millisecond
 
 func TestCPUUsageIsFractionOfLimit(t *testing.T) {
 	src := newFakeCPU(0.5)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func newEWMA(t testing.TB, beta float64) *EWMA {
@@ -216,7 +218,7 @@ func TestEWMAReadersSeeOnlyMeans(t *testing.T) {
 }
 
 func TestEWMADoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates; run without -race to check allocations")
 	}
 	e := newEWMA(t, 0.95)

@@ -8,21 +8,15 @@ import (
 	"time"
 )
 
-// The defaults of GCOptions.
-const (
-	DefaultGCInterval = 250 * time.Millisecond
-	DefaultGCNear     = 0.9
-)
-
 // GCOptions configure a GC. The zero GCOptions consist of default values.
 type GCOptions struct {
-	// Interval is the least time between two readings. If Interval is 0, it is DefaultGCInterval, 250 ms. It is at least 1 ms.
+	// Interval is the least time between two readings. If Interval is 0, it is 250 ms. It is at least 1 ms.
 	Interval time.Duration
 	// Memory makes GC tell a death spiral: Share is the collector's share only while memory is near its limit, and 0
 	// otherwise, because a collector that is busy with room to spare does what GOGC has told it. If Memory is nil, the
 	// collector's share always counts.
 	Memory *Memory
-	// Near is the share of the limit from which on memory is near it, in (0, 1]. If Near is 0, it is DefaultGCNear, 0.9.
+	// Near is the share of the limit from which on memory is near it, in (0, 1]. If Near is 0, it is 0.9.
 	Near float64
 }
 
@@ -62,13 +56,13 @@ func NewGC(o *GCOptions) (*GC, error) {
 	if o == nil {
 		o = &GCOptions{}
 	}
-	interval, err := intervalOf("GC", o.Interval, DefaultGCInterval)
+	interval, err := intervalOf("GC", o.Interval, 250*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
 	near := o.Near
 	if near == 0 {
-		near = DefaultGCNear
+		near = 0.9
 	}
 	if !(near > 0 && near <= 1) {
 		return nil, fmt.Errorf("stats: GC: Near must be in (0, 1], got %v", near)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func newHistogram(t testing.TB, o *HistogramOptions) *Histogram {
@@ -151,7 +153,7 @@ func TestHistogramAtTheEndsOfTime(t *testing.T) {
 }
 
 func TestHistogramDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates; run without -race to check allocations")
 	}
 	h, now := newHistogram(t, nil), epoch

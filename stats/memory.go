@@ -15,15 +15,12 @@ import (
 	"github.com/spillway-go/spillway/internal/cgroup"
 )
 
-// DefaultMemoryInterval is the default of MemoryOptions.Interval.
-const DefaultMemoryInterval = 100 * time.Millisecond
-
 // ErrNoMemoryLimit is the Err of a MemorySample where neither GOMEMLIMIT nor a control group limits the process.
 var ErrNoMemoryLimit = errors.New("stats: Memory: no limit is set")
 
 // MemoryOptions configure a Memory. The zero MemoryOptions consist of default values.
 type MemoryOptions struct {
-	// Interval is the least time between two readings. If Interval is 0, it is DefaultMemoryInterval, 100 ms. It is at
+	// Interval is the least time between two readings. If Interval is 0, it is 100 ms. It is at
 	// least 1 ms. The control group's limit is read every 2 s.
 	Interval time.Duration
 }
@@ -67,7 +64,7 @@ func NewMemory(o *MemoryOptions) (*Memory, error) {
 	if o == nil {
 		o = &MemoryOptions{}
 	}
-	interval, err := intervalOf("Memory", o.Interval, DefaultMemoryInterval)
+	interval, err := intervalOf("Memory", o.Interval, 100*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}

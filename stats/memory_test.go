@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // groupTree makes a tree of files.
@@ -252,7 +254,7 @@ func FuzzParsePressure(f *testing.F) {
 }
 
 func TestSensorsOfSignalsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates on its own account; run without -race")
 	}
 	m, err := NewMemory(nil)

@@ -13,14 +13,11 @@ import (
 	"github.com/spillway-go/spillway/internal/cgroup"
 )
 
-// DefaultPressureInterval is the default of PressureOptions.Interval.
-const DefaultPressureInterval = 250 * time.Millisecond
-
 // PressureOptions configure a Pressure.
 type PressureOptions struct {
 	// Resource is what is waited for: "cpu", "memory" or "io". It must be given.
 	Resource string
-	// Interval is the least time between two readings. If Interval is 0, it is DefaultPressureInterval, 250 ms. It is at
+	// Interval is the least time between two readings. If Interval is 0, it is 250 ms. It is at
 	// least 1 ms.
 	Interval time.Duration
 }
@@ -65,7 +62,7 @@ func NewPressure(o *PressureOptions) (*Pressure, error) {
 	default:
 		return nil, fmt.Errorf(`stats: Pressure: Resource must be "cpu", "memory" or "io", got %q`, o.Resource)
 	}
-	interval, err := intervalOf("Pressure", o.Interval, DefaultPressureInterval)
+	interval, err := intervalOf("Pressure", o.Interval, 250*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}

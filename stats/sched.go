@@ -9,18 +9,12 @@ import (
 	"time"
 )
 
-// Defaults of SchedLatencyOptions.
-const (
-	DefaultSchedInterval = 100 * time.Millisecond
-	DefaultSchedQuantile = 0.99
-)
-
 // SchedLatencyOptions configure a SchedLatency. The zero SchedLatencyOptions consist of default values.
 type SchedLatencyOptions struct {
-	// Interval is the least time between two readings. If Interval is 0, it is DefaultSchedInterval, 100 ms.
+	// Interval is the least time between two readings. If Interval is 0, it is 100 ms.
 	// It is at least 1 ms.
 	Interval time.Duration
-	// Quantile is which quantile is published as Value. If Quantile is 0, it is DefaultSchedQuantile, 0.99. It is less than 1.
+	// Quantile is which quantile is published as Value. If Quantile is 0, it is 0.99. It is less than 1.
 	Quantile float64
 	// Read returns a histogram, in seconds, that has counted since some time in the past. If Read is nil, the Go
 	// runtime's /sched/latencies:seconds is read. The histogram is not kept: Read may return the same one again with new
@@ -79,10 +73,10 @@ func NewSchedLatency(o *SchedLatencyOptions) (*SchedLatency, error) {
 		opts = *o
 	}
 	if opts.Interval == 0 {
-		opts.Interval = DefaultSchedInterval
+		opts.Interval = 100 * time.Millisecond
 	}
 	if opts.Quantile == 0 {
-		opts.Quantile = DefaultSchedQuantile
+		opts.Quantile = 0.99
 	}
 	if opts.Read == nil {
 		opts.Read = runtimeLatencies()

@@ -41,7 +41,7 @@ func newSched(t testing.TB, f *fakeSched) *stats.SchedLatency {
 	return s
 }
 
-const schedBeat = stats.DefaultSchedInterval
+const schedBeat = 100 * time.Millisecond
 
 func TestSchedLatencyTellsTheDifference(t *testing.T) {
 	f := newFakeSched()

@@ -97,7 +97,7 @@ func TestSwitchingSourcesMakesNoSpike(t *testing.T) {
 		}
 		s := cpu.Sample(now)
 		require.Zero(t, s.Usage, "at %d, %s", i, s.Source)
-		now = now.Add(DefaultCPUInterval)
+		now = now.Add(cpuInterval)
 	}
 }
 

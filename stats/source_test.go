@@ -92,7 +92,7 @@ func TestCgroupSourceLimitIsTheLeast(t *testing.T) {
 
 // TestCgroupUsage goes from files to fractions.
 func TestCgroupUsage(t *testing.T) {
-	const interval = DefaultCPUInterval
+	const interval = cpuInterval
 	for _, test := range []struct {
 		name     string
 		set      map[string]string
@@ -135,9 +135,9 @@ func TestCgroupLiveResize(t *testing.T) {
 	require.NoError(t, err)
 	used := time.Millisecond
 	step := func(i int) CPUSample {
-		used += DefaultCPUInterval * 8 / 10
+		used += cpuInterval * 8 / 10
 		write(fsys, ownGroup+"cpu.stat", usageUsec(used))
-		return cpu.Sample(cpuEpoch.Add(time.Duration(i) * DefaultCPUInterval))
+		return cpu.Sample(cpuEpoch.Add(time.Duration(i) * cpuInterval))
 	}
 	step(0)
 	require.InDelta(t, 0.8, step(1).Usage, 1e-9)
@@ -175,18 +175,18 @@ func TestCgroupUnreadableIsUnknown(t *testing.T) {
 	cpu, err := NewCPU(&CPUOptions{Source: source})
 	require.NoError(t, err)
 	cpu.Sample(cpuEpoch)
-	good := cpu.Sample(cpuEpoch.Add(DefaultCPUInterval))
+	good := cpu.Sample(cpuEpoch.Add(cpuInterval))
 	require.NoError(t, good.Err)
 
 	write(fsys, ownGroup+"cpu.stat", "oops")
-	s := cpu.Sample(cpuEpoch.Add(2 * DefaultCPUInterval))
+	s := cpu.Sample(cpuEpoch.Add(2 * cpuInterval))
 	require.ErrorContains(t, s.Err, "cpu.stat")
 	require.Equal(t, uint64(1), s.Errors)
 	require.Equal(t, good.Time, s.Time)
 	require.Equal(t, "cgroup v2", s.Source, "the host is no stand-in for a group with a limit")
 
 	write(fsys, ownGroup+"cpu.stat", "usage_usec 51000")
-	s = cpu.Sample(cpuEpoch.Add(3 * DefaultCPUInterval))
+	s = cpu.Sample(cpuEpoch.Add(3 * cpuInterval))
 	require.NoError(t, s.Err, "found again")
 	require.InDelta(t, 0.2, s.Usage, 1e-9, "over the two intervals")
 

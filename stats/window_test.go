@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // epoch is where simulated time begins in these tests.
@@ -262,7 +264,7 @@ func TestWindowStopsWhenTheReaderDoes(t *testing.T) {
 
 func TestWindowDoesNotAllocate(t *testing.T) {
 	require.Equal(t, uintptr(128), unsafe.Sizeof(bucket{}))
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates; run without -race to check allocations")
 	}
 	w, now := newWindow(t, time.Second, 10), epoch

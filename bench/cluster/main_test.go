@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/bench/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -66,7 +68,7 @@ func TestCostAndHot(t *testing.T) {
 // What is let through varies on a machine that does other things as well; that one limiter holds and another does not is to
 // be seen all the same. A burst is as much as the limit lets through in a second.
 func TestTrouble(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED under the race detector: it finds races in go-zero's breaker when Redis is away")
 	}
 	out, r := measure(t, "-only", "loss,skew", "-phase", "1s", "-rate", "100")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -59,12 +58,11 @@ func (g *gateBook) enter(ctx context.Context, r spillway.Request) (p *pass) {
 	entered = true
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var rej *spillway.Rejection
-	switch {
+	switch rej := spillway.RejectionOf(err); {
 	case err == nil:
 		g.admitted++
 		return p
-	case errors.As(err, &rej):
+	case rej != nil:
 		g.refused[refusal{rej.Policy, rej.Reason}]++
 	case ctx.Err() != nil:
 		g.cancelled++
@@ -123,7 +121,7 @@ func (g *gateBook) check() {
 		{"admitted", s.Admitted, g.admitted},
 		{"in flight", s.InFlight, g.admitted - g.ended()},
 		{"cancelled", s.Cancelled, g.cancelled},
-		{"rejected", s.Rejected, refused},
+		{"rejected", s.Refused, refused},
 		{"ignored", s.Ignored, g.outcomes[spillway.Ignored]},
 		{"succeeded", s.Succeeded, g.outcomes[spillway.Success]},
 		{"failed", s.Failed, g.outcomes[spillway.Failure]},
@@ -135,7 +133,7 @@ func (g *gateBook) check() {
 	}
 	var listed int64
 	said := map[refusal]int64{} // two policies of one gate may have the same name
-	for _, r := range s.Refusals {
+	for _, r := range s.ByReason {
 		listed += r.Count
 		said[refusal{r.Policy, r.Reason}] += r.Count
 	}
@@ -144,7 +142,7 @@ func (g *gateBook) check() {
 			g.w.violate(g.name, "refused by %s for %q: %d expected, the gate says %d", r.policy, r.reason, want, said[r])
 		}
 	}
-	if listed != s.Rejected {
-		g.w.violate(g.name, "the reasons should add up to %d refusals, they add up to %d", s.Rejected, listed)
+	if listed != s.Refused {
+		g.w.violate(g.name, "the reasons should add up to %d refusals, they add up to %d", s.Refused, listed)
 	}
 }

@@ -199,15 +199,15 @@ func (w *world) throttle(name string) *probe {
 	return b
 }
 
-func (w *world) throttleOptions() *breaker.ThrottleOptions {
-	return &breaker.ThrottleOptions{
+func (w *world) throttleOptions() breaker.ThrottleOptions {
+	return breaker.ThrottleOptions{
 		K: pick(w, 0, 1, 1.5, 3), MinRequests: w.intBetween(0, 50), MaxRefusal: pick(w, 0, 0.5, 1),
 		ProbeEvery: pick(w, 0, breaker.Off, 100*time.Millisecond), RecoverAfter: pick(w, 0, breaker.Off, 2),
 	}
 }
 
-func (w *world) breakerOptions() *breaker.Options {
-	return &breaker.Options{
+func (w *world) breakerOptions() breaker.Options {
+	return breaker.Options{
 		MinCalls: w.intBetween(0, 50), FailureRate: pick(w, 0, breaker.Off, 0.2, 1), Consecutive: pick(w, 0, breaker.Off, 3),
 		SlowCall: pick(w, 0, 100*time.Millisecond, time.Second), SlowRate: pick(w, 0, breaker.Off, 0.3),
 		OpenFor: pick(w, 0, 100*time.Millisecond, time.Second), Jitter: pick(w, 0, breaker.Off, 0.5),
@@ -241,7 +241,11 @@ func (w *world) breaker() spillway.Policy {
 			w.violate(b.name, "nothing through expected while forced open, a call was let through")
 		}
 	}
-	w.tune(b.name, func() error { return k.Tune(w.breakerOptions()) })
+	w.tune(b.name, func() error {
+		o := w.breakerOptions()
+		o.OnEvent = k.Options().OnEvent
+		return k.Tune(o)
+	})
 	w.tune(b.name, func() error {
 		mode := pick(w, breaker.Auto, breaker.Auto, breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed, breaker.MetricsOnly)
 		w.after(time.Minute, func() { _ = k.SetModeAt(w.time(), breaker.Auto) })

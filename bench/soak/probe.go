@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/spillway-go/spillway"
@@ -55,8 +54,7 @@ func (p *probe) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting--
-	var rej *spillway.Rejection
-	switch {
+	switch rej := spillway.RejectionOf(err); {
 	case err == nil:
 		p.admitted++
 		p.cost += costOf(r)
@@ -70,7 +68,7 @@ func (p *probe) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 		if p.admits != nil {
 			p.admits(r)
 		}
-	case errors.As(err, &rej):
+	case rej != nil:
 		p.refused[rej.Reason]++
 		if p.turned != nil {
 			p.turned(r, rej.Reason)

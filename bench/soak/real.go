@@ -201,12 +201,12 @@ func (l *liveRun) close() {
 		}
 	}
 	var refused int64
-	for _, r := range s.Refusals {
+	for _, r := range s.ByReason {
 		refused += r.Count
 		fmt.Fprintf(l.out, "%9d refused by %s: %s\n", r.Count, r.Policy, r.Reason)
 	}
-	if refused != s.Rejected {
-		l.violate("gate: refusals", "%d expected, the reasons add up to %d", s.Rejected, refused)
+	if refused != s.Refused {
+		l.violate("gate: refusals", "%d expected, the reasons add up to %d", s.Refused, refused)
 	}
 	k := l.limit.Stats()
 	fmt.Fprintf(l.out, "%9d admitted: %d succeeded, %d failed, %d dropped, %d ignored; Redis decided %d, was restarted %d times, gave no answer to %d\n",

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/bench/internal/race"
 )
 
 // play runs the program and returns what it wrote to its file.
@@ -34,7 +35,7 @@ func play(t *testing.T, args ...string) (r report, fields map[string]any) {
 
 func TestVirtual(t *testing.T) {
 	hours := 0.2
-	if raceEnabled {
+	if race.Enabled {
 		hours = 0.02 // it takes ten times as long
 	}
 	r, fields := play(t, "-virtual", "-hours", fmt.Sprint(hours))
@@ -92,7 +93,7 @@ func oneIn(n int) func() bool {
 
 // Each check of the virtual form finds what it is for.
 func TestVirtualChecksCanFail(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the same without the race detector, ten times faster")
 	}
 	blocked := make(chan struct{})

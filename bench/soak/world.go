@@ -226,8 +226,8 @@ func (w *world) summary() {
 	for _, g := range w.gates {
 		s := g.gate.Stats()
 		fmt.Fprintf(w.out, "%-7s %9d admitted, %5.1f %% refused, %6d cancelled, %5d panics of a policy\n", g.name, s.Admitted,
-			100*float64(s.Rejected)/float64(max(1, s.Admitted+s.Rejected)), s.Cancelled, g.panicked)
-		for _, r := range s.Refusals {
+			100*float64(s.Refused)/float64(max(1, s.Admitted+s.Refused)), s.Cancelled, g.panicked)
+		for _, r := range s.ByReason {
 			fmt.Fprintf(w.out, "        %9d by %s: %s\n", r.Count, r.Policy, r.Reason)
 		}
 	}

@@ -100,26 +100,26 @@ func threeLimits(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	return httpgate.Handler(spillway.New(bucket, minute, day), &httpgate.Options{
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quota{bucket, minute, day}},
+		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{bucket, minute, day}},
 	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 }
 
-// told is a Quota that always tells the same.
+// told is a Quoter that always returns the same figures.
 type told struct {
 	name             string
 	limit, remaining int64
 	window, reset    time.Duration
 }
 
-func (q told) Quota(time.Time, spillway.Request) (string, int64, int64, time.Duration, time.Duration) {
-	return q.name, q.limit, q.remaining, q.window, q.reset
+func (q told) Quota(time.Time, spillway.Request) spillway.Quota {
+	return spillway.Quota{Name: q.name, Limit: q.limit, Remaining: q.remaining, Window: q.window, Reset: q.reset}
 }
 
-// Whatever a Quota tells, a client reads what it meant.
+// A client reads back every figure of a Quoter.
 func TestFieldsAreReadAsTheyWereMeant(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
-		quotas := make([]httpgate.Quota, 1+rnd.IntN(8))
+		quotas := make([]httpgate.Quoter, 1+rnd.IntN(8))
 		var want []told
 		for i := range quotas {
 			name := make([]byte, 1+rnd.IntN(12))

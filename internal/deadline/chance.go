@@ -29,7 +29,7 @@ const (
 //
 // Per key, such as a route or a method, a Chance follows the latency that 99 of 100 successful requests stay under. The
 // quantile is high because a caller may well ask for what takes longest. The estimate never exceeds the slowest request
-// observed, so callers that all have the same deadline always have a fair chance.
+// observed, so callers that all have the same deadline are never all excused.
 //
 // A Chance is made by [NewChance], and safe for concurrent use: it takes a lock only when it meets a new key, and does not
 // allocate after that.
@@ -63,7 +63,7 @@ func (c *Chance) Observe(key string, latency time.Duration) {
 	}
 }
 
-// Fair reports whether a request of key had a fair chance that was given so much time, less what its caller used up itself.
+// Fair reports whether given, without the time that the caller used up itself, is enough for a request of key.
 func (c *Chance) Fair(key string, given time.Duration) bool { return given >= c.Needs(key) }
 
 // Needs returns the time from which on a chance is fair: what 99 of 100 requests of key that succeed stay under, or the

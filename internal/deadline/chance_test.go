@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func chance(t *testing.T, least time.Duration, o *Options) *Chance {
@@ -119,7 +121,7 @@ func TestConcurrentChances(t *testing.T) {
 }
 
 func TestChanceAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	c := chance(t, time.Hour, nil)

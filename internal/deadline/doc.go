@@ -17,6 +17,6 @@
 // a place at a time for latencies up to 250 ms, and once a second beyond. A service that became ten times faster is
 // known again after 24 of them.
 //
-// An Estimator also tells what a fair chance is: the time in which nine of ten requests of a key finish. A deadline that was
-// shorter than that says nothing about the service when it passes.
+// An Estimator also learns the least budget of a key: the time in which nine of ten of its requests finish. A missed deadline
+// that was shorter says nothing about the service.
 package deadline

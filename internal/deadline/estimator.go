@@ -18,8 +18,8 @@ type Options struct {
 	// If MaxKeys is 0, it is 1000.
 	MaxKeys int
 
-	// FairChance is the least that [Estimator.FairChance] returns. If FairChance is 0, it is 100 ms.
-	FairChance time.Duration
+	// MinBudget is the least that [Estimator.MinBudget] returns. If MinBudget is 0, it is 100 ms.
+	MinBudget time.Duration
 }
 
 // An Estimator keeps, per key, a low and a high quantile of the latency of requests. It is made by [New], and safe for concurrent
@@ -39,7 +39,7 @@ func New(o *Options) (*Estimator, error) {
 	if o.MaxKeys < 0 {
 		return nil, fmt.Errorf("deadline: MaxKeys: must be at least 0, got %d", o.MaxKeys)
 	}
-	fair, err := o.fairChance()
+	fair, err := o.minBudget()
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 const ms = time.Millisecond
@@ -207,7 +209,7 @@ func TestExtremes(t *testing.T) {
 }
 
 func TestDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	e := taught(t, warmUp, 10*ms)

@@ -11,32 +11,33 @@ import (
 const None time.Duration = math.MaxInt64
 
 const (
-	defaultFairChance = 100 * time.Millisecond
+	defaultMinBudget = 100 * time.Millisecond
 
-	// A slower request raises the fair chance by fairUp, a faster one lowers it by fairDown: it rests where one in ten is
+	// A slower request raises the budget by fairUp, a faster one lowers it by fairDown: it rests where one in ten is
 	// slower. The first warmUp requests move it by fairHaste times as much.
 	fairUp    = 0.045
 	fairDown  = 0.005
 	fairHaste = 10
 
-	// generous is how many fair chances a request must have had to teach the fair chance. Requests with less would teach only
+	// generous is how many budgets a request must have had for its latency to count. Requests with less would teach only
 	// the latencies that fit into their deadlines, and so lower it step by step.
 	generous = 2
 )
 
-func (o *Options) fairChance() (time.Duration, error) {
+func (o *Options) minBudget() (time.Duration, error) {
 	switch {
-	case o.FairChance < 0:
-		return 0, fmt.Errorf("deadline: FairChance: must be at least 0, got %v", o.FairChance)
-	case o.FairChance == 0:
-		return defaultFairChance, nil
+	case o.MinBudget < 0:
+		return 0, fmt.Errorf("deadline: MinBudget: must be at least 0, got %v", o.MinBudget)
+	case o.MinBudget == 0:
+		return defaultMinBudget, nil
 	}
-	return min(o.FairChance, mostEstimate), nil
+	return min(o.MinBudget, mostEstimate), nil
 }
 
-// FairChance returns how much time a request of key must have for a passed deadline to be held against the service: as much
-// as nine of ten requests of key took, and at least Options.FairChance. It learns from [Estimator.ObserveWithin].
-func (e *Estimator) FairChance(key string) time.Duration {
+// MinBudget returns the least time that a request of key must have had for a missed deadline to count against the service:
+// the time in which nine of ten requests of key finish, and at least Options.MinBudget. It learns from
+// [Estimator.ObserveWithin].
+func (e *Estimator) MinBudget(key string) time.Duration {
 	if t := (*e.tracks.Load())[key]; t != nil {
 		_, estimate := unpack(t.fair.Load())
 		return max(estimate, e.leastFair)
@@ -45,7 +46,7 @@ func (e *Estimator) FairChance(key string) time.Duration {
 }
 
 // ObserveWithin is [Estimator.Observe] for a request that had left until its deadline when it began, which is [None] if it
-// had none. It also learns the fair chance, if left is at least twice as long as that: a request in a hurry finishes only
+// had none. It also learns the budget, if left is at least twice as long as that: a request in a hurry finishes only
 // when it is a fast one.
 func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now time.Time) {
 	t := e.track(key, now)
@@ -56,7 +57,7 @@ func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now t
 	observeFair(&t.fair, latency, left, e.leastFair)
 }
 
-// observeFair moves the fair chance in state, packed as that of a track, which never goes below least. Of samples that
+// observeFair moves the budget in state, packed as that of a track, which never goes below least. Of samples that
 // arrive at the same instant, one may be lost.
 func observeFair(state *atomic.Uint64, latency, left, least time.Duration) {
 	old := state.Load()

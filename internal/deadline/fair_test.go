@@ -9,38 +9,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFairChanceOfAnUnknownKeyIsTheLeast(t *testing.T) {
-	require.Equal(t, 100*ms, newEstimator(t, nil).FairChance("a"))
-	require.Equal(t, 10*ms, newEstimator(t, &Options{FairChance: 10 * ms}).FairChance("a"))
-	_, err := New(&Options{FairChance: -1})
-	require.EqualError(t, err, "deadline: FairChance: must be at least 0, got -1ns")
-	require.Positive(t, newEstimator(t, &Options{FairChance: None}).FairChance("a"))
+func TestMinBudgetOfAnUnknownKeyIsTheLeast(t *testing.T) {
+	require.Equal(t, 100*ms, newEstimator(t, nil).MinBudget("a"))
+	require.Equal(t, 10*ms, newEstimator(t, &Options{MinBudget: 10 * ms}).MinBudget("a"))
+	_, err := New(&Options{MinBudget: -1})
+	require.EqualError(t, err, "deadline: MinBudget: must be at least 0, got -1ns")
+	require.Positive(t, newEstimator(t, &Options{MinBudget: None}).MinBudget("a"))
 }
 
-func TestFairChanceIsLearntFromTwentyRequests(t *testing.T) {
+func TestMinBudgetIsLearntFromTwentyRequests(t *testing.T) {
 	e := newEstimator(t, nil)
 	for range 3 {
 		e.ObserveWithin("a", 300*ms, None, start)
 	}
-	require.InDelta(t, 304, e.FairChance("a").Milliseconds(), 1, "the first ones move it fast")
-	require.Equal(t, 100*ms, e.FairChance("b"))
+	require.InDelta(t, 304, e.MinBudget("a").Milliseconds(), 1, "the first ones move it fast")
+	require.Equal(t, 100*ms, e.MinBudget("b"))
 	for range 1000 {
 		e.ObserveWithin("a", 20*ms, None, start)
 	}
-	require.Equal(t, 100*ms, e.FairChance("a"), "never below the least")
+	require.Equal(t, 100*ms, e.MinBudget("a"), "never below the least")
 	before := (*e.tracks.Load())["a"].fair.Load()
 	e.ObserveWithin("a", 90*ms, None, start)
 	require.Equal(t, before, (*e.tracks.Load())["a"].fair.Load(), "a fast key is not written to")
 }
 
 // One slow request of a warm-up does not make all others hurried.
-func TestFairChanceStandsOneSlowRequest(t *testing.T) {
+func TestMinBudgetStandsOneSlowRequest(t *testing.T) {
 	e := newEstimator(t, nil)
 	e.ObserveWithin("a", time.Hour, None, start)
-	require.Less(t, e.FairChance("a"), 150*ms)
+	require.Less(t, e.MinBudget("a"), 150*ms)
 }
 
-func TestFairChanceIsTheNinetiethPercentile(t *testing.T) {
+func TestMinBudgetIsTheNinetiethPercentile(t *testing.T) {
 	for name, draw := range map[string]func(*rand.Rand) time.Duration{
 		"mostly 300 ms, sometimes 20": func(rng *rand.Rand) time.Duration {
 			if rng.IntN(10) < 7 {
@@ -62,25 +62,25 @@ func TestFairChanceIsTheNinetiethPercentile(t *testing.T) {
 			}
 			slices.Sort(drawn)
 			want := float64(drawn[len(drawn)*9/10])
-			require.InDelta(t, want, float64(e.FairChance("a")), 0.2*want)
+			require.InDelta(t, want, float64(e.MinBudget("a")), 0.2*want)
 		})
 	}
 }
 
-// A crowd of requests that all have little time does not bring the fair chance down: those of them that finish are the fast
+// A crowd of requests that all have little time does not bring the budget down: those of them that finish are the fast
 // ones.
-func TestHurriedRequestsDoNotTeachTheFairChance(t *testing.T) {
+func TestHurriedRequestsDoNotTeachTheMinBudget(t *testing.T) {
 	e := newEstimator(t, nil)
 	for range 100 {
 		e.ObserveWithin("a", 300*ms, None, start)
 	}
-	fair := e.FairChance("a")
+	fair := e.MinBudget("a")
 	for range 10000 {
 		e.ObserveWithin("a", 20*ms, generous*fair-2, start)
 	}
-	require.Equal(t, fair, e.FairChance("a"))
+	require.Equal(t, fair, e.MinBudget("a"))
 	e.ObserveWithin("a", 20*ms, generous*fair, start)
-	require.Less(t, e.FairChance("a"), fair)
+	require.Less(t, e.MinBudget("a"), fair)
 	require.Equal(t, 100*ms, fairAfter(t, 20*ms, 199*ms), "nor before anything is known")
 }
 
@@ -90,19 +90,19 @@ func fairAfter(t *testing.T, latency, left time.Duration) time.Duration {
 	for range 100 {
 		e.ObserveWithin("a", latency, left, start)
 	}
-	return e.FairChance("a")
+	return e.MinBudget("a")
 }
 
-// A service that becomes slower little by little, until all deadlines pass, is not excused: the fair chance stays below
+// A service that becomes slower little by little, until all deadlines pass, is not excused: the budget stays below
 // the deadlines that its clients have.
-func TestFairChanceStaysBelowTheDeadlinesOfAll(t *testing.T) {
+func TestMinBudgetStaysBelowTheDeadlinesOfAll(t *testing.T) {
 	e := newEstimator(t, nil)
 	const left = time.Second
 	for latency := 10 * ms; latency < left; latency += ms {
 		e.ObserveWithin("a", latency, left, start)
 	}
-	require.Less(t, e.FairChance("a"), left)
-	require.Greater(t, e.FairChance("a"), left/3)
+	require.Less(t, e.MinBudget("a"), left)
+	require.Greater(t, e.MinBudget("a"), left/3)
 }
 
 func TestObserveWithinTeachesTheLowQuantileToo(t *testing.T) {
@@ -114,5 +114,5 @@ func TestObserveWithinTeachesTheLowQuantileToo(t *testing.T) {
 	none := newEstimator(t, &Options{MaxKeys: 1})
 	none.ObserveWithin("a", ms, None, start)
 	none.ObserveWithin("b", time.Hour, None, start)
-	require.Equal(t, 100*ms, none.FairChance("b"), "no room for it")
+	require.Equal(t, 100*ms, none.MinBudget("b"), "no room for it")
 }

@@ -32,7 +32,7 @@ const (
 type track struct {
 	state  atomic.Uint64 // how many have been observed, up to warmUp, in the upper 8 bits; the estimate in the lower 56
 	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
-	fair   atomic.Uint64 // as state, of the fair chance; 0 until something has been learnt
+	fair   atomic.Uint64 // as state, of the budget; 0 until something has been learnt
 	born   time.Time
 	_      [80]byte // the next track is of another route, served by other cores
 }

@@ -14,7 +14,7 @@ func Shedding(gate *spillway.Gate, shed *shedder.Shedder) View {
 		InFlight:   Known(float64(s.InFlight)),
 		Overloaded: Known(s.Overloaded),
 		Admitted:   Known(g.Admitted),
-		Refused:    Known(g.Rejected),
+		Refused:    Known(g.Refused),
 		Extra: map[string]float64{
 			"max_pass":       s.MaxPass,
 			"min_rt_ms":      s.MinRT.Seconds() * 1e3,

@@ -79,7 +79,7 @@ func callerAttacks() map[string]callerAttack {
 		"deadlines that have passed":             call(echoMethod, "hang", -time.Second),
 		"deadlines of 1 ms":                      call(echoMethod, "hang", time.Millisecond),
 		"deadlines of 1 ms on a stream":          call(downMethod, "hang", time.Millisecond),
-		"deadlines just below a fair chance":     call(echoMethod, "hang", 99*time.Millisecond),
+		"deadlines just below the budget":        call(echoMethod, "hang", 99*time.Millisecond),
 		"deadlines of 130 ms on a method of 300": hurriedCall(echoMethod),
 		"deadlines of 130 ms on a stream of 900": hurriedCall(downMethod),
 		"cancelled before the answer":            cancelledCall(echoMethod),

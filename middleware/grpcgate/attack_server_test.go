@@ -35,7 +35,7 @@ func serverAttacks() map[string]serverAttack {
 	maps.Copy(attacks, map[string]serverAttack{
 		"deadlines that have passed":             unaryAttack("hang", -time.Second),
 		"deadlines of 1 ms":                      unaryAttack("hang", time.Millisecond),
-		"deadlines just below a fair chance":     unaryAttack("hang", 99*time.Millisecond),
+		"deadlines just below the budget":        unaryAttack("hang", 99*time.Millisecond),
 		"deadlines of 130 ms on a method of 300": hurriedUnary,
 		"deadlines of 130 ms on a stream of 900": hurriedStream,
 		"cancelled before the answer":            cancelled(echoMethod, "hang"),

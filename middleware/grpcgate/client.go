@@ -60,17 +60,17 @@ type ClientOptions struct {
 	// If MaxStreams is 0, it is 10000.
 	MaxStreams int
 
-	// Outcome says how a call to method went that ended with err. It is not asked about a passed deadline that was no fair
-	// chance, about a call whose method or message cannot be sent, nor about a stream that its caller gave up: those are
+	// Outcome says how a call to method went that ended with err. It is not asked about a missed deadline that left too
+	// little time (MinBudget), about a call whose method or message cannot be sent, nor about a stream that its caller gave up: those are
 	// [spillway.Ignored]. If Outcome is nil, it is [DefaultClientOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// FairChance is how much time the server must have had for a passed deadline to be held against it, at least. If nine of
-	// ten calls to the method that were not in a hurry needed more, they set the fair chance. If a call had less, it is
-	// [spillway.Ignored], so that a caller in a hurry cannot trip a breaker for all. The server of a stream has its time from
-	// the last message or CloseSend on, and while the caller reads; before CloseSend it owes no answer.
-	// If FairChance is 0, it is 100 ms.
-	FairChance time.Duration
+	// MinBudget is the least time that the server must have had for a missed deadline to count against it. A call that had
+	// less is [spillway.Ignored], so that a caller in a hurry cannot trip a breaker for all. The budget of a method rises
+	// to the time in which nine of ten of its calls finish, measured on calls that were not in a hurry. The time of a
+	// stream runs from the last message or CloseSend on, and while the caller reads; before CloseSend it owes no answer.
+	// If MinBudget is 0, it is 100 ms.
+	MinBudget time.Duration
 
 	// Code is the status of a refused call: codes.Unavailable, or codes.ResourceExhausted.
 	// If Code is 0, it is codes.Unavailable.
@@ -87,7 +87,7 @@ func NewClient(gate *spillway.Gate, o *ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{gate: gate, o: opts, took: newLatencies(opts.FairChance), open: newPlaces(opts.MaxStreams)}, nil
+	return &Client{gate: gate, o: opts, took: newLatencies(opts.MinBudget), open: newPlaces(opts.MaxStreams)}, nil
 }
 
 func (o *ClientOptions) withDefaults() (ClientOptions, error) {
@@ -99,7 +99,7 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 	if out.MaxStreams, err = maxStreams(out.MaxStreams); err != nil {
 		return out, err
 	}
-	if out.FairChance, err = fairChance(out.FairChance); err != nil {
+	if out.MinBudget, err = minBudget(out.MinBudget); err != nil {
 		return out, err
 	}
 	if out.Code, err = refusalCode(out.Code, codes.Unavailable); err != nil {
@@ -211,7 +211,7 @@ func wish(o spillway.Outcome, err error) time.Duration {
 
 // refusal returns the error of a call that the gate refused with err.
 func (c *Client) refusal(err error) error {
-	if rej := rejection(err); rej != nil {
+	if rej := spillway.RejectionOf(err); rej != nil {
 		return &localError{rej: rej, code: c.o.Code}
 	}
 	return status.FromContextError(err).Err()

@@ -44,6 +44,6 @@
 // # Trust
 //
 // Nothing that a client can put into its metadata counts, except for the deadline of the protocol, unless [Options.Call]
-// reads it by name. A deadline that passes counts against the service only if it was a fair chance ([Options.FairChance]),
+// reads it by name. A deadline that passes counts against the service only if it left enough time ([Options.MinBudget]),
 // and what a client sends or fails to send does not count against anybody: SECURITY.md says how far a client gets.
 package grpcgate

@@ -130,7 +130,7 @@ func TestClientStreamThatWaitsForAConnection(t *testing.T) {
 }
 
 // A client learns how long the calls to a method take, from those that went well.
-func TestClientFairChanceIsThatOfTheMethod(t *testing.T) {
+func TestClientMinBudgetIsThatOfTheMethod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
 		c := gatedClient(t, &grpcgate.ClientOptions{

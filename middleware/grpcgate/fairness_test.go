@@ -40,7 +40,7 @@ func TestBadRequestsTeachNoLatencies(t *testing.T) {
 }
 
 // A deadline that most calls to the method do not meet says nothing. One that they meet does, when the service hangs.
-func TestFairChanceIsThatOfTheMethod(t *testing.T) {
+func TestMinBudgetIsThatOfTheMethod(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &gatetest.Recorder{}

@@ -14,13 +14,13 @@ type latencies struct {
 	of *deadline.Estimator
 }
 
-func newLatencies(fairChance time.Duration) latencies {
-	return latencies{of: spillway.Must(deadline.New(&deadline.Options{FairChance: fairChance}))}
+func newLatencies(minBudget time.Duration) latencies {
+	return latencies{of: spillway.Must(deadline.New(&deadline.Options{MinBudget: minBudget}))}
 }
 
 // unfair reports whether a call to method that had so much time had too little for its end to say anything.
 func (l latencies) unfair(method string, had time.Duration) bool {
-	return had < l.of.FairChance(method)
+	return had < l.of.MinBudget(method)
 }
 
 // observe learns that a call to method that was admitted at arrived has gone well, and took latency.

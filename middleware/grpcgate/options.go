@@ -14,7 +14,7 @@ import (
 const (
 	// defaultMaxStreams bounds what idle streams may hold: at some 20 KiB each, about 200 MiB.
 	defaultMaxStreams = 10_000
-	defaultFairChance = 100 * time.Millisecond
+	defaultMinBudget  = 100 * time.Millisecond
 )
 
 // A Call is what the policies and the check of deadlines are told of a call. The zero Call is that of nobody in
@@ -76,18 +76,18 @@ type Options struct {
 	AdmitLate bool
 
 	// Outcome says how a call to method went that returned err, or [context.DeadlineExceeded] if its deadline has passed.
-	// It is not asked about a call whose client is gone, which is [spillway.Ignored], about a passed deadline that was no
-	// fair chance, nor about a stream that its client broke, by a message that cannot be read or by stalling until the
+	// It is not asked about a call whose client is gone, which is [spillway.Ignored], about a missed deadline that left
+	// too little time (MinBudget), nor about a stream that its client broke, by a message that cannot be read or by stalling until the
 	// deadline: those are Ignored too. Nor is it asked about a handler that panics or exits its goroutine, which is a
 	// [spillway.Failure].
 	// If Outcome is nil, it is [DefaultOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// FairChance is how much time the service must have had for a passed deadline to be held against it, at least. If nine
-	// of ten calls to the method that were not in a hurry needed more, they set the fair chance. If a call had less, it is
-	// [spillway.Ignored], so that a client in a hurry cannot trip a breaker for all. What a stream waited for its client is
-	// not time that the service had. If FairChance is 0, it is 100 ms.
-	FairChance time.Duration
+	// MinBudget is the least time that the service must have had for a missed deadline to count against it. A call that had
+	// less is [spillway.Ignored], so that a client in a hurry cannot trip a breaker for all. The budget of a method rises
+	// to the time in which nine of ten of its calls finish, measured on calls that were not in a hurry. The time that a
+	// stream waited for its client does not count. If MinBudget is 0, it is 100 ms.
+	MinBudget time.Duration
 
 	// Code is the status of a call refused for lack of room: codes.ResourceExhausted, or codes.Unavailable, which many
 	// clients retry at once. A caller that used up its own share gets codes.ResourceExhausted in any case.
@@ -105,7 +105,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.MaxStreams, err = maxStreams(out.MaxStreams); err != nil {
 		return out, err
 	}
-	if out.FairChance, err = fairChance(out.FairChance); err != nil {
+	if out.MinBudget, err = minBudget(out.MinBudget); err != nil {
 		return out, err
 	}
 	if out.Code, err = refusalCode(out.Code, codes.ResourceExhausted); err != nil {
@@ -142,12 +142,12 @@ func maxStreams(n int) (int, error) {
 	return n, nil
 }
 
-func fairChance(d time.Duration) (time.Duration, error) {
+func minBudget(d time.Duration) (time.Duration, error) {
 	if d < 0 {
-		return 0, fmt.Errorf("grpcgate: FairChance: must be at least 0, got %v", d)
+		return 0, fmt.Errorf("grpcgate: MinBudget: must be at least 0, got %v", d)
 	}
 	if d == 0 {
-		return defaultFairChance, nil
+		return defaultMinBudget, nil
 	}
 	return d, nil
 }

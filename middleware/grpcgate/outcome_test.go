@@ -135,10 +135,10 @@ func TestServerOutcomes(t *testing.T) {
 			cancel()
 			return context.Canceled
 		}, spillway.Ignored},
-		{"no fair chance", nil, 99 * time.Millisecond, until, spillway.Ignored},
-		{"fair chance", nil, 100 * time.Millisecond, until, spillway.Failure},
-		{"another fair chance", &grpcgate.Options{FairChance: 10 * time.Millisecond}, 20 * time.Millisecond, until, spillway.Failure},
-		{"no fair chance, downstream", nil, 99 * time.Millisecond, func(context.Context, func()) error {
+		{"too little time", nil, 99 * time.Millisecond, until, spillway.Ignored},
+		{"enough time", nil, 100 * time.Millisecond, until, spillway.Failure},
+		{"another budget", &grpcgate.Options{MinBudget: 10 * time.Millisecond}, 20 * time.Millisecond, until, spillway.Failure},
+		{"too little time, downstream", nil, 99 * time.Millisecond, func(context.Context, func()) error {
 			return status.Error(codes.DeadlineExceeded, "downstream")
 		}, spillway.Ignored},
 		{"an outcome of one's own", &grpcgate.Options{Outcome: func(context.Context, string, error) spillway.Outcome {
@@ -161,7 +161,7 @@ func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
 			}
 			<-ctx.Done()
 			return "", ctx.Err()
-		}}, behind(gated(t, &grpcgate.Options{FairChance: time.Millisecond}, p)), nil)
+		}}, behind(gated(t, &grpcgate.Options{MinBudget: time.Millisecond}, p)), nil)
 		_, err := echo(context.Background(), conn, "")
 		require.NoError(t, err)
 		for range 3 {

@@ -95,7 +95,7 @@ func (a *answers) of(d time.Duration) *answer {
 
 // refusalOf returns the trailer and the error of a call that was refused with err.
 func (s *Server) refusalOf(err error) (metadata.MD, error) {
-	rej := rejection(err)
+	rej := spillway.RejectionOf(err)
 	if rej == nil {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return nil, status.FromContextError(err).Err()
@@ -116,7 +116,7 @@ func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 	if err == nil {
 		return nil
 	}
-	rej := rejection(err)
+	rej := spillway.RejectionOf(err)
 	if rej == nil {
 		return err
 	}
@@ -129,14 +129,4 @@ func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 	to := s.capacity.of(spreadDelay(rej.RetryAfter)) // a quota of this service is none of its caller
 	setTrailer(to.trailer)
 	return &refusedError{cause: err, answer: to}
-}
-
-// rejection returns the Rejection in err, or nil.
-func rejection(err error) *spillway.Rejection {
-	if rej, ok := err.(*spillway.Rejection); ok { //nolint:errorlint // the common case at the price of a comparison
-		return rej
-	}
-	var rej *spillway.Rejection
-	errors.As(err, &rej)
-	return rej
 }

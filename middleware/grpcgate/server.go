@@ -51,7 +51,7 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	return &Server{
 		gate:       gate,
 		o:          opts,
-		late:       &lateness{latencies: newLatencies(opts.FairChance), off: opts.AdmitLate},
+		late:       &lateness{latencies: newLatencies(opts.MinBudget), off: opts.AdmitLate},
 		open:       newPlaces(opts.MaxStreams),
 		openExempt: newPlaces(opts.MaxStreams),
 		capacity:   newAnswers(opts.Code, textCapacity),
@@ -66,7 +66,7 @@ type ServerStats struct {
 	Streams        int64 // streams that have left the gate and are open now
 	StreamsRefused int64 // streams refused by Options.MaxStreams, exempt ones included; the Gate did not see them
 	TooLate        int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
-	Tapped         int64 // calls refused before their message was read; those that the Gate refused are among its Refusals
+	Tapped         int64 // calls refused before their message was read; the Gate counts those that it refused as well
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.

@@ -235,14 +235,14 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 	gate := spillway.New()
 	for want, o := range map[string]grpcgate.Options{
 		"grpcgate: MaxStreams: must be at least 0, got -1":                              {MaxStreams: -1},
-		"grpcgate: FairChance: must be at least 0, got -1ns":                            {FairChance: -1},
+		"grpcgate: MinBudget: must be at least 0, got -1ns":                             {MinBudget: -1},
 		"grpcgate: Code: must be ResourceExhausted or Unavailable, got InvalidArgument": {Code: codes.InvalidArgument},
 	} {
 		_, err := grpcgate.NewServer(gate, &o)
 		require.EqualError(t, err, want)
 		require.PanicsWithError(t, want, func() { grpcgate.UnaryServer(gate, &o) })
 		require.PanicsWithError(t, want, func() { grpcgate.StreamServer(gate, &o) })
-		co := &grpcgate.ClientOptions{MaxStreams: o.MaxStreams, FairChance: o.FairChance, Code: o.Code}
+		co := &grpcgate.ClientOptions{MaxStreams: o.MaxStreams, MinBudget: o.MinBudget, Code: o.Code}
 		_, err = grpcgate.NewClient(gate, co)
 		require.EqualError(t, err, want)
 		require.PanicsWithError(t, want, func() { grpcgate.UnaryClient(gate, co) })

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -39,7 +40,7 @@ func inMemory(h http.Handler, w http.ResponseWriter, r *http.Request) func() {
 }
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	w, r := &nowhere{http.Header{}}, httptest.NewRequest(http.MethodGet, "/", nil)

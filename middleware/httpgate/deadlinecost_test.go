@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
 func TestDeadlineAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	for _, c := range deadlineCases() {

@@ -48,8 +48,8 @@
 //
 // # Whose fault it is
 //
-// A request counts against the service only if the service had a fair chance. A body that cannot be read, a deadline that
-// is shorter than what requests of the route take ([Options.FairChance]), a client that is gone and a refusal by another
+// A request counts against the service only if the service had enough time. A body that cannot be read, a deadline that
+// is shorter than what requests of the route take ([Options.MinBudget]), a client that is gone and a refusal by another
 // gate of the process are Ignored. In front of a reverse proxy, [ProxyError] makes refusals of them.
 //
 // # Other frameworks

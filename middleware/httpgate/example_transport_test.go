@@ -27,7 +27,7 @@ func ExampleNewTransport() {
 	srv := httptest.NewServer(http.HandlerFunc(hello))
 	defer srv.Close()
 	gate := spillway.New()
-	rt, err := httpgate.NewTransport(gate, nil, &httpgate.TransportOptions{FairChance: time.Second})
+	rt, err := httpgate.NewTransport(gate, nil, &httpgate.TransportOptions{MinBudget: time.Second})
 	if err != nil {
 		panic(err)
 	}

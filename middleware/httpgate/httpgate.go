@@ -41,7 +41,7 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	chance, err := deadline.NewChance(opts.FairChance, nil)
+	chance, err := deadline.NewChance(opts.MinBudget, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 	require.EqualError(t, err, "httpgate: MaxLongLived: must be at least 0, got -1")
 	_, err = httpgate.New(spillway.New(), &httpgate.Options{MaxLongLivedPerKey: -1})
 	require.EqualError(t, err, "httpgate: MaxLongLivedPerKey: must be at least 0, got -1")
-	_, err = httpgate.New(spillway.New(), &httpgate.Options{FairChance: -time.Second})
-	require.EqualError(t, err, "httpgate: FairChance: must be at least 0, got -1s")
+	_, err = httpgate.New(spillway.New(), &httpgate.Options{MinBudget: -time.Second})
+	require.EqualError(t, err, "httpgate: MinBudget: must be at least 0, got -1s")
 
 	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { httpgate.Handler(nil, nil) })
 	require.PanicsWithError(t, "httpgate: MaxLongLived: must be at least 0, got -1", func() {
@@ -234,7 +234,7 @@ func TestNothingIsRunForAClientThatIsGone(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Empty(t, p.Requests())
-	require.Zero(t, gate.Stats().Rejected)
+	require.Zero(t, gate.Stats().Refused)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
 
@@ -248,7 +248,7 @@ func TestNothingIsRunAfterTheDeadline(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Empty(t, p.Requests())
-	require.Zero(t, gate.Stats().Rejected)
+	require.Zero(t, gate.Stats().Refused)
 	require.Equal(t, int64(1), gate.Stats().Cancelled)
 }
 
@@ -288,7 +288,7 @@ func TestClientThatLeavesTheQueueIsNotCountedAsShed(t *testing.T) {
 		<-q.left
 		<-returned
 		require.Zero(t, before.InFlight())
-		require.Zero(t, gate.Stats().Rejected)
+		require.Zero(t, gate.Stats().Refused)
 		require.Zero(t, gate.Stats().InFlight)
 		require.Equal(t, cancelled+1, gate.Stats().Cancelled)
 	}
@@ -300,7 +300,7 @@ func burn(http.ResponseWriter, *http.Request) { time.Sleep(200 * time.Millisecon
 func TestGateInsideTimeoutHandlerHoldsThePermitAsLongAsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
-		h := http.TimeoutHandler(middleware(t, &httpgate.Options{FairChance: 20 * time.Millisecond}, p).Handler(http.HandlerFunc(burn)), 20*time.Millisecond, "late")
+		h := http.TimeoutHandler(middleware(t, &httpgate.Options{MinBudget: 20 * time.Millisecond}, p).Handler(http.HandlerFunc(burn)), 20*time.Millisecond, "late")
 		require.Equal(t, http.StatusServiceUnavailable, serve(h, "/").StatusCode)
 		require.Equal(t, 1, p.InFlight(), "the work goes on, so its permit must be held")
 		time.Sleep(time.Second)

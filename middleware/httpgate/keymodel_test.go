@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -151,7 +152,7 @@ func btoi(b bool) int {
 }
 
 func TestKeysAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	list, forwarded, direct := behind(t, "X-Forwarded-For"), behind(t, "Forwarded"), spareClientIP(t)

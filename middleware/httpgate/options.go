@@ -62,13 +62,13 @@ type Options struct {
 	// is not known which requests take equally long.
 	Deadline *Deadline
 
-	// FairChance is how much time a request must have had for a missed deadline to count, as long as it is not known how
-	// long its like take; once 10 requests of its route have succeeded, it is what 99 of 100 of them stay under. The time
-	// that the client kept the handler waiting is not counted. A deadline is that of the context, the one that Deadline
-	// reads, or grpc-timeout and connect-timeout-ms. A request that had less is Ignored, so that clients in a hurry cannot
-	// make the service look slow.
-	// If FairChance is 0, it is 100 ms.
-	FairChance time.Duration
+	// MinBudget is the least time that a request must have had for a missed deadline to count against the service. A
+	// request that had less is Ignored, so that clients in a hurry cannot make the service look slow. Once 10 requests of a
+	// route have succeeded, the latency that 99 of 100 of them stay under takes the place of MinBudget. The time that the
+	// client kept the handler waiting does not count. The deadline is that of the context, the one that Deadline reads, or
+	// grpc-timeout and connect-timeout-ms.
+	// If MinBudget is 0, it is 100 ms.
+	MinBudget time.Duration
 
 	// Outcome says how a request went whose handler has returned, from the status of its response (200 if the handler
 	// wrote none; for gRPC, what its grpc-status is in HTTP) and from r.Context().Err(), which is not nil if the client is
@@ -77,7 +77,7 @@ type Options struct {
 	//
 	// Outcome does not decide about a handler that panics or exits its goroutine: that is a [spillway.Failure], or
 	// [spillway.Ignored] if the client was gone. Nor about a request that has left the gate, whose body could not be read
-	// because of its client, that had no fair chance, or that another gate of this process refused: these are Ignored.
+	// because of its client, that had too little time (MinBudget), or that another gate of this process refused: these are Ignored.
 	Outcome func(r *http.Request, status int) spillway.Outcome
 
 	// Refuse answers a request that was refused. It must not modify rej, which is shared, nor read the body of r; under
@@ -109,11 +109,11 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.MaxLongLivedPerKey == 0 {
 		out.MaxLongLivedPerKey = max(out.MaxLongLived/longLivedShare, 1)
 	}
-	if out.FairChance < 0 {
-		return out, fmt.Errorf("httpgate: FairChance: must be at least 0, got %v", out.FairChance)
+	if out.MinBudget < 0 {
+		return out, fmt.Errorf("httpgate: MinBudget: must be at least 0, got %v", out.MinBudget)
 	}
-	if out.FairChance == 0 {
-		out.FairChance = defaultFairChance
+	if out.MinBudget == 0 {
+		out.MinBudget = defaultMinBudget
 	}
 	if out.RateLimit != nil {
 		if err := out.RateLimit.validate(); err != nil {

@@ -25,7 +25,7 @@ func (x *exchange) outcome(elapsed, worked time.Duration) spillway.Outcome {
 	return o
 }
 
-// hurried reports whether the request has missed a deadline that left it no fair chance.
+// hurried reports whether the request has missed a deadline that left it too little time.
 func (x *exchange) hurried(elapsed, worked time.Duration) bool {
 	given, ok := x.given()
 	if !ok || elapsed < given && !errors.Is(x.r.Context().Err(), context.DeadlineExceeded) {

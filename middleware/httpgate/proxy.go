@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/spillway-go/spillway"
 )
 
 // ProxyError returns the ErrorHandler of a [net/http/httputil.ReverseProxy] whose Transport is gated:
@@ -20,7 +22,7 @@ func ProxyError(next func(w http.ResponseWriter, r *http.Request, err error)) fu
 		next = answerError
 	}
 	return func(w http.ResponseWriter, r *http.Request, err error) {
-		if rejection(err) != nil {
+		if spillway.RejectionOf(err) != nil {
 			WriteRefusal(w, r, err)
 			return
 		}

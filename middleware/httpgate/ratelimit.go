@@ -13,14 +13,12 @@ import (
 // maxLimits is how many limits one answer tells of: as many as a Gate has policies.
 const maxLimits = 8
 
-// A Quota tells what a limit has left for a client, in the figures that header fields about rate limits are made of. The
-// rates and windows of package limiter are Quotas, alone or per key.
-type Quota interface {
-	// Quota returns, for a client that sent r: the name of the limit, in printable ASCII; the most that it gives in window;
-	// what of that remains at now; and how long until there is more. If the name is empty, there is nothing to tell; if
-	// window is not positive, the limit has none; a reset of 34 years or more is never. It may be called concurrently, and
-	// has to be as cheap as asking a policy.
-	Quota(now time.Time, r spillway.Request) (name string, limit, remaining int64, window, reset time.Duration)
+// A Quoter is a limit that knows what it has left for a client. The rates and windows of package limiter are Quoters, alone
+// or per key.
+type Quoter interface {
+	// Quota returns what is left at now for the client that sent r. It may be called concurrently, and has to be as cheap as
+	// asking a policy.
+	Quota(now time.Time, r spillway.Request) spillway.Quota
 }
 
 // A RateLimit writes what limits have left for a client into the header of its answer, served or refused, so that a client
@@ -34,7 +32,7 @@ type Quota interface {
 type RateLimit struct {
 	// Limits are the limits to tell of, 1 to 8. Each is asked about the Request that the gate was asked about, so it should
 	// be a policy of that gate. Their names should differ, since clients tell them apart by name.
-	Limits []Quota
+	Limits []Quoter
 	// Fields are the header fields to write. If Fields is 0, it is DraftFields.
 	Fields RateLimitFields
 
@@ -91,7 +89,7 @@ func (l *RateLimit) validate() error {
 func (l *RateLimit) Set(h http.Header, now time.Time, r spillway.Request, err error) error {
 	var rej *spillway.Rejection
 	if err != nil {
-		if rej = rejection(err); rej == nil {
+		if rej = spillway.RejectionOf(err); rej == nil {
 			return err
 		}
 	}
@@ -119,7 +117,7 @@ func (m *Middleware) tellRefused(w http.ResponseWriter, r spillway.Request, err 
 	return m.o.RateLimit.Set(w.Header(), time.Now(), r, err)
 }
 
-// tellAdmitted writes the fields into the answer to a request that the gate admitted. The permit survives a Quota of the
+// tellAdmitted writes the fields into the answer to a request that the gate admitted. The permit survives a Quoter of the
 // user's that panics.
 func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, permit *spillway.Permit) {
 	if m.o.RateLimit == nil {
@@ -140,9 +138,8 @@ func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, per
 // read appends the figures of the limits that have something to tell.
 func (l *RateLimit) read(figs []figures, now time.Time, r spillway.Request) []figures {
 	for _, q := range l.Limits[:min(len(l.Limits), maxLimits)] {
-		name, limit, remaining, window, reset := q.Quota(now, r)
-		if name != "" {
-			figs = append(figs, newFigures(name, limit, remaining, window, reset))
+		if left := q.Quota(now, r); left.Name != "" {
+			figs = append(figs, newFigures(&left))
 		}
 	}
 	return figs

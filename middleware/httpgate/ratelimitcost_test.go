@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
 // perTenant returns n limits per key with room for all that a test can send, or for nothing.
-func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quota) {
+func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quoter) {
 	t.Helper()
 	for i := range n {
 		o := limiter.Bucket{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
@@ -64,7 +65,7 @@ func tenantRequest() *http.Request {
 }
 
 func TestRateLimitAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	for _, room := range []bool{true, false} {

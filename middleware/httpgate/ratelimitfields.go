@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway"
 )
 
 // The names of the fields, in the form that http.Header looks for.
@@ -31,15 +33,15 @@ type figures struct {
 	reset     time.Duration // what t was made of
 }
 
-func newFigures(name string, limit, remaining int64, window, reset time.Duration) figures {
-	f := figures{name: name, q: max(limit, 0), remaining: min(max(remaining, 0), maxInteger), t: -1, reset: reset}
-	if window > 0 && window < forever {
-		f.w = seconds(window)
-		f.q = scaled(f.q, f.w, window)
+func newFigures(q *spillway.Quota) figures {
+	f := figures{name: q.Name, q: max(q.Limit, 0), remaining: min(max(q.Remaining, 0), maxInteger), t: -1, reset: q.Reset}
+	if q.Window > 0 && q.Window < forever {
+		f.w = seconds(q.Window)
+		f.q = scaled(f.q, f.w, q.Window)
 	}
 	f.q = min(f.q, maxInteger)
-	if reset < forever {
-		f.t = seconds(reset)
+	if q.Reset < forever {
+		f.t = seconds(q.Reset)
 	}
 	return f
 }
@@ -66,7 +68,7 @@ func scaled(q, w int64, window time.Duration) int64 {
 	return int64(min(n, maxInteger))
 }
 
-// policySlots is how many sets of policies are kept in text: more than one if a Quota has other limits for other clients.
+// policySlots is how many sets of policies are kept in text: more than one if a Quoter has other limits for other clients.
 const policySlots = 16
 
 // policies are the parts of the fields that seldom change.

@@ -1,7 +1,6 @@
 package httpgate
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -40,7 +39,7 @@ var errUnknown = &spillway.Rejection{Policy: "unknown", Reason: "unknown"}
 // refuse answers a request that the gate, or the limit of long-lived requests, turned away with err. A request whose
 // context has ended gets the default answer: its client may be gone, or the service may be going down.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	rej := rejection(err)
+	rej := spillway.RejectionOf(err)
 	if rej == nil {
 		if r.Context().Err() != nil {
 			WriteRefusal(w, r, err)
@@ -74,7 +73,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // WriteRefusal formats nothing, waits of more than a day apart, and allocates only what net/http does. It serves
 // frameworks whose handlers have a ResponseWriter of their own, and handlers whose own call was refused by a [Transport].
 func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
-	rej := rejection(err)
+	rej := spillway.RejectionOf(err)
 	if rej == nil {
 		rej = errUnknown
 	}
@@ -117,7 +116,7 @@ func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection)
 // Problem returns what [WriteRefusal] answers to err, the status and the body, and calls set for each header: Content-Type,
 // Cache-Control and Retry-After. It serves frameworks without a ResponseWriter, and answers in a form of their own.
 func Problem(err error, set func(name, value string)) (status int, body string) {
-	rej := rejection(err)
+	rej := spillway.RejectionOf(err)
 	if rej == nil {
 		rej = errUnknown
 	}
@@ -132,16 +131,6 @@ func problem(rej *spillway.Rejection) (status int, body string) {
 		return http.StatusTooManyRequests, problemQuota
 	}
 	return http.StatusServiceUnavailable, problemCapacity
-}
-
-// rejection returns the Rejection in err, or nil.
-func rejection(err error) *spillway.Rejection {
-	if rej, ok := err.(*spillway.Rejection); ok { //nolint:errorlint // the common case at the price of a comparison
-		return rej
-	}
-	var rej *spillway.Rejection
-	errors.As(err, &rej)
-	return rej
 }
 
 // refusalPatience is how long the body of a refused request may take to arrive on HTTP/1, if the connection is to be kept.

@@ -53,7 +53,7 @@ func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptio
 	if err != nil {
 		return nil, err
 	}
-	chance, err := deadline.NewChance(opts.FairChance, nil)
+	chance, err := deadline.NewChance(opts.MinBudget, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -72,15 +72,15 @@ type TransportOptions struct {
 	// If Outcome is nil, it is [DefaultTransportOutcome].
 	Outcome func(r *http.Request, res *http.Response, err error) spillway.Outcome
 
-	// FairChance is how much time a call must have had for a passed deadline to be held against the server, as long as it
-	// is not known how long its like take; once 10 calls of its route have succeeded, it is what 99 of 100 of them stay
-	// under. The time is less what the caller used up itself, by a request body that stalled or a response that it did not
-	// read. If a call had less, it is Ignored, so that a caller in a hurry cannot trip a breaker for all.
-	// If FairChance is 0, it is 100 ms.
-	FairChance time.Duration
+	// MinBudget is the least time that a call must have had for a missed deadline to count against the server. A call that
+	// had less is Ignored, so that a caller in a hurry cannot trip a breaker for all. Once 10 calls of a route have
+	// succeeded, the latency that 99 of 100 of them stay under takes the place of MinBudget. The time that the caller used
+	// up itself, by a request body that stalled or a response that it did not read, does not count.
+	// If MinBudget is 0, it is 100 ms.
+	MinBudget time.Duration
 
 	// Route returns a name for the calls that take about as long as r, from a set of the service's own, or "" for those of
-	// which nothing is known. FairChance learns by it.
+	// which nothing is known. Their latency, which takes the place of MinBudget, is learned per Route.
 	// If Route is nil, it is the key of the request.
 	Route func(r *http.Request) string
 
@@ -93,18 +93,18 @@ type TransportOptions struct {
 	Budget *RetryBudget
 }
 
-const defaultFairChance = 100 * time.Millisecond
+const defaultMinBudget = 100 * time.Millisecond
 
 func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 	var out TransportOptions
 	if o != nil {
 		out = *o
 	}
-	if out.FairChance < 0 {
-		return out, fmt.Errorf("httpgate: FairChance: must be at least 0, got %v", out.FairChance)
+	if out.MinBudget < 0 {
+		return out, fmt.Errorf("httpgate: MinBudget: must be at least 0, got %v", out.MinBudget)
 	}
-	if out.FairChance == 0 {
-		out.FairChance = defaultFairChance
+	if out.MinBudget == 0 {
+		out.MinBudget = defaultMinBudget
 	}
 	if out.Request == nil {
 		out.Request = func(r *http.Request) spillway.Request { return spillway.Request{Key: HostKey(r)} }

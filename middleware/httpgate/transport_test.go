@@ -92,8 +92,8 @@ var errBroken = errors.New("connection reset by peer")
 func TestInvalidTransportOptionsAreNamed(t *testing.T) {
 	_, err := httpgate.NewTransport(nil, nil, nil)
 	require.EqualError(t, err, "httpgate: gate: must be a Gate, got nil")
-	_, err = httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{FairChance: -time.Second})
-	require.EqualError(t, err, "httpgate: FairChance: must be at least 0, got -1s")
+	_, err = httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{MinBudget: -time.Second})
+	require.EqualError(t, err, "httpgate: MinBudget: must be at least 0, got -1s")
 	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { httpgate.Transport(nil, nil, nil) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -49,7 +50,7 @@ type namedTripper struct {
 }
 
 func TestAllocationsOfACall(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

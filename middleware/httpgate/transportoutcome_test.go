@@ -76,7 +76,7 @@ func TestCancelChannelSaysNothing(t *testing.T) {
 	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 }
 
-func TestDeadlineIsAFailureOnlyAfterAFairChance(t *testing.T) {
+func TestDeadlineIsAFailureOnlyAfterAMinBudget(t *testing.T) {
 	for _, c := range []struct {
 		given, fair time.Duration
 		want        spillway.Outcome
@@ -91,7 +91,7 @@ func TestDeadlineIsAFailureOnlyAfterAFairChance(t *testing.T) {
 			p := &gatetest.Recorder{}
 			ctx, cancel := context.WithTimeout(t.Context(), c.given)
 			defer cancel()
-			_, err := transport(t, roundTripFunc(waiting), &httpgate.TransportOptions{FairChance: c.fair}, p).
+			_, err := transport(t, roundTripFunc(waiting), &httpgate.TransportOptions{MinBudget: c.fair}, p).
 				RoundTrip(outgoing(ctx, nil))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "%v given, %v is fair", c.given, c.fair)
@@ -103,7 +103,7 @@ func TestOtherErrorsOfAHurriedCallCount(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p := &gatetest.Recorder{}
-	_, _ = transport(t, failing(errBroken), &httpgate.TransportOptions{FairChance: time.Hour}, p).RoundTrip(outgoing(ctx, nil))
+	_, _ = transport(t, failing(errBroken), &httpgate.TransportOptions{MinBudget: time.Hour}, p).RoundTrip(outgoing(ctx, nil))
 	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }
 
@@ -119,7 +119,7 @@ func TestDeadlineIsSeenThoughTheTimerOfTheContextIsLate(t *testing.T) {
 	close(cancel)     // by the other timer, that of the client
 	r.Cancel = cancel //nolint:staticcheck // deprecated, yet in use
 	_, _ = transport(t, failing(errBroken), nil, p).RoundTrip(r)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "it had no fair chance")
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "it had too little time")
 	require.Equal(t, spillway.Failure, httpgate.DefaultTransportOutcome(r, nil, errBroken), "it was no cancellation")
 
 	_, err := transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
@@ -143,7 +143,7 @@ func TestClientTimeoutIsADeadline(t *testing.T) {
 		p := &gatetest.Recorder{}
 		client := &http.Client{
 			Timeout:   20 * time.Millisecond,
-			Transport: transport(t, nil, &httpgate.TransportOptions{FairChance: fair}, p),
+			Transport: transport(t, nil, &httpgate.TransportOptions{MinBudget: fair}, p),
 		}
 		_, err := client.Get(srv.URL)
 		require.Error(t, err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cluster/internal/race"
 )
 
 // A blackout is a world in which it is the table that goes away, for all nodes at once, with its memory or without, and each
@@ -169,7 +171,7 @@ func (b *blackout) away() {
 
 // blackouts returns how many worlds are looked at.
 func blackouts() uint64 {
-	if raceEnabled {
+	if race.Enabled {
 		return 6
 	}
 	return 100

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cluster/internal/race"
 )
 
 // A world is a table and nodes that exchange messages over a bad network, each with a clock of its own that runs a little
@@ -248,7 +250,7 @@ const modelSeeds = 100
 // The sum of what leases allow never exceeds the limit, whatever happens to messages, nodes, clocks and the table.
 func TestModelNeverOverCommits(t *testing.T) {
 	steps := 1_000_000 / modelSeeds
-	if raceEnabled {
+	if race.Enabled {
 		steps /= 10
 	}
 	for seed := range uint64(modelSeeds) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cluster/internal/race"
 )
 
 // A fleet is nodes under load in virtual time: requests come one by one, and pass or not.
@@ -56,7 +58,7 @@ func (f *fleet) join(demand float64) *fleetNode {
 // run serves d and returns what was admitted by node, per second.
 func (f *fleet) run(d time.Duration) []float64 {
 	slice := 100 * time.Microsecond
-	if raceEnabled {
+	if race.Enabled {
 		slice *= 5
 	}
 	before := make([]float64, len(f.nodes))

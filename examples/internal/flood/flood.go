@@ -193,7 +193,7 @@ func (r *run) full() {
 		require.Less(r, time.Since(left), takes/2, "the handlers ended with their clients")
 		require.Equal(r, int64(places), stats.Ignored)
 	}
-	require.Equal(r, int64(places), stats.Rejected)
+	require.Equal(r, int64(places), stats.Refused)
 	require.Equal(r, http.StatusOK, r.to("api", "work").Status)
 }
 
@@ -266,7 +266,7 @@ func (r *run) flood() {
 	refused := int64(len(refusals))
 	require.Equal(r, int64(clients*rounds), served+refused)
 	require.Equal(r, served, stats.Succeeded, "%+v", stats)
-	require.Equal(r, refused, stats.Rejected, "%+v", stats)
+	require.Equal(r, refused, stats.Refused, "%+v", stats)
 	require.GreaterOrEqual(r, served, int64(places))
 	r.Logf("%d served, %d refused", served, refused)
 }

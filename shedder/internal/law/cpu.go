@@ -20,7 +20,7 @@ type cpu struct {
 }
 
 // busyUsage is the usage below which the CPU has time to spare.
-const busyUsage = 0.9
+const busyUsage = 0.93
 
 func (c *cpu) inForce() bool { return c.left > 0 }
 
@@ -92,7 +92,7 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
 	switch {
-	case r.CPU >= 0.985 && heavy && c.inForce():
+	case r.CPU >= 0.99 && heavy && c.inForce():
 		c.squeeze = math.Max(c.squeeze*math.Pow(0.9, e), 0.125)
 	case r.CPU < busyUsage:
 		c.squeeze = math.Min(c.squeeze*math.Pow(1.6, e), 1)

@@ -74,25 +74,20 @@ func (f *flow) step(l *Law, r *Reading) {
 		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
 	}
 	f.heal(l, r)
-	f.bound(l)
+	f.bound(l, r)
 }
 
-// tighten narrows the limit, unless that costs answers: then it was no queue.
+// tighten narrows the limit, unless that costs answers: then requests take long, and are not in a queue.
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
-			drained := over && l.latency.guessed
-			if f.full && (drained || f.settled >= seconds) && f.held*seconds >= p.Expect*h.uneven && !h.interrupted(seconds) {
-				stay := b.stay()
-				if drained { // the answers waited in the queue that is worked off
-					stay = b.inside / b.ended
-					l.latency.least = stay
+			for _, n := range []float64{p.Enough, p.Expect, 4 * p.Expect} {
+				if f.cost(l, math.Max(window, n*h.uneven/f.held), over) {
+					break
 				}
-				f.full, f.wide = false, 1
-				l.latency.believe(stay)
 			}
 			return
 		}
@@ -104,8 +99,38 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	}
 }
 
+// cost believes the latency of a limit that has cost answers for the given seconds, if that is no chance. Below what keeps a
+// service busy, nobody waits in a queue: by Little's law, requests stay as long as they take.
+func (f *flow) cost(l *Law, window float64, over bool) bool {
+	p, h := &l.P, &l.history
+	b, seconds, ok := h.last(window)
+	expected := f.held * seconds
+	least := noisy*expected - 4*math.Sqrt(noisy*expected*h.uneven)
+	drained := over && l.latency.guessed
+	if drained {
+		least = expected
+	}
+	switch {
+	case !ok, l.cpu.busy, b.ended >= math.Min(p.Cost*expected, least):
+		return false
+	case !drained && f.settled < seconds, h.interrupted(seconds):
+		return false
+	}
+	stay := b.stay()
+	if drained { // the answers waited in the queue that is worked off
+		stay = b.inside / b.ended
+		l.latency.least = stay
+	}
+	f.full, f.wide = false, 1
+	l.latency.believe(stay)
+	return true
+}
+
+// noisy is the share of the held rate that the true one has at least: the greatest of several samples is held.
+const noisy = 0.7
+
 // bound computes the limit.
-func (f *flow) bound(l *Law) {
+func (f *flow) bound(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	f.limit = math.Inf(1)
 	typical := l.latency.known()
@@ -121,6 +146,11 @@ func (f *flow) bound(l *Law) {
 	default:
 		return
 	}
+	cpus := 1.0
+	if r.CPUs > 0 {
+		cpus = math.Min(r.CPUs, 1)
+	}
+	rate = math.Max(rate, cpus/typical) // it answers one after the other at least
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {

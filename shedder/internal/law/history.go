@@ -244,11 +244,21 @@ func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 	return b, covered, covered >= seconds
 }
 
-// interrupted reports whether answers stop or begin in the last seconds: one half of them has less than a third of what the
-// other has.
+// interrupted reports whether answers stopped or began again in the last seconds: one half of them has less than a third of
+// the answers of the other, or none came for so long that it is no chance (one in a thousand).
 func (h *history) interrupted(seconds float64) bool {
-	all, _, _ := h.last(seconds)
+	all, covered, _ := h.last(seconds)
+	silent, longest := h.age, h.age
+	if h.open.ended > 0 {
+		silent, longest = 0, 0
+	}
+	for i := len(h.ring) - 1; i >= 0 && float64(len(h.ring)-1-i)*span+h.age < seconds; i-- {
+		if silent += span; h.ring[i].ended > 0 {
+			silent = 0
+		}
+		longest = math.Max(longest, silent)
+	}
 	newer, _, _ := h.last(seconds / 2)
 	older := all.ended - newer.ended
-	return newer.ended < older/3 || older < newer.ended/3
+	return newer.ended <= older/3 || older <= newer.ended/3 || longest*all.ended >= 7*covered
 }

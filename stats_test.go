@@ -38,8 +38,8 @@ func TestStatsCountsOutcomes(t *testing.T) {
 		probe.refuse = nil
 	}
 	require.Equal(t, spillway.GateStats{
-		Admitted: 15, InFlight: 5, Succeeded: 1, Failed: 2, Dropped: 3, Ignored: 4, Rejected: 13,
-		Refusals: []spillway.Refusal{
+		Admitted: 15, InFlight: 5, Succeeded: 1, Failed: 2, Dropped: 3, Ignored: 4, Refused: 13,
+		ByReason: []spillway.Refusal{
 			{Index: 0, Policy: "p0", Reason: "asked to", Count: 6},
 			{Index: 1, Policy: "p1", Reason: "asked to", Count: 7},
 		},
@@ -66,8 +66,8 @@ func TestRefusalsAreCountedByIndexPolicyAndReason(t *testing.T) {
 			require.ErrorIs(t, err, spillway.ErrRejected)
 		}
 	}
-	require.Equal(t, want, gate.Stats().Refusals)
-	require.EqualValues(t, 16, gate.Stats().Rejected)
+	require.Equal(t, want, gate.Stats().ByReason)
+	require.EqualValues(t, 16, gate.Stats().Refused)
 }
 
 // Reasons, and names, that are no constants do not make a gate grow without bound.
@@ -89,14 +89,14 @@ func TestReasonsBeyondTheBoundAreOther(t *testing.T) {
 		refuse(1, i)
 	}
 	s := gate.Stats()
-	require.EqualValues(t, 2010, s.Rejected)
-	require.Len(t, s.Refusals, 66)
-	for i, r := range s.Refusals[:64] {
+	require.EqualValues(t, 2010, s.Refused)
+	require.Len(t, s.ByReason, 66)
+	for i, r := range s.ByReason[:64] {
 		want := spillway.Refusal{Index: 0, Policy: fmt.Sprint("policy ", i), Reason: fmt.Sprint("reason ", i), Count: 2}
 		require.Equal(t, want, r)
 	}
-	require.Equal(t, spillway.Refusal{Index: 0, Policy: "other", Reason: "other", Count: 2000 - 128}, s.Refusals[64])
-	require.Equal(t, spillway.Refusal{Index: 1, Policy: "other", Reason: "other", Count: 10}, s.Refusals[65])
+	require.Equal(t, spillway.Refusal{Index: 0, Policy: "other", Reason: "other", Count: 2000 - 128}, s.ByReason[64])
+	require.Equal(t, spillway.Refusal{Index: 1, Policy: "other", Reason: "other", Count: 10}, s.ByReason[65])
 }
 
 // Each snapshot, taken while requests go on, is possible: nothing negative, nothing falling, sums within what ran.
@@ -129,7 +129,7 @@ func TestStatsUnderConcurrency(t *testing.T) {
 	s := gate.Stats()
 	require.Zero(t, s.InFlight)
 	require.Zero(t, limit.inFlight())
-	require.EqualValues(t, clients*each, s.Admitted+s.Rejected)
+	require.EqualValues(t, clients*each, s.Admitted+s.Refused)
 	require.Equal(t, s.Admitted, s.Succeeded+s.Failed+s.Dropped+s.Ignored)
 }
 
@@ -160,13 +160,13 @@ func requirePossible(t *testing.T, s, last spillway.GateStats, clients int64) {
 	require.Equal(t, s.InFlight, s.Admitted-ended)
 	require.GreaterOrEqual(t, s.Admitted, last.Admitted)
 	require.GreaterOrEqual(t, ended, last.Succeeded+last.Failed+last.Dropped+last.Ignored)
-	require.GreaterOrEqual(t, s.Rejected, last.Rejected)
+	require.GreaterOrEqual(t, s.Refused, last.Refused)
 	require.LessOrEqual(t, s.Cancelled, clients)
 	var sum int64
-	for _, r := range s.Refusals {
+	for _, r := range s.ByReason {
 		sum += r.Count
 	}
-	require.Equal(t, s.Rejected, sum)
+	require.Equal(t, s.Refused, sum)
 }
 
 // The first refusals for a reason may come at once: they make one counter, and none is lost.
@@ -190,7 +190,7 @@ func TestConcurrentFirstRefusals(t *testing.T) {
 		}
 		close(start)
 		all.Wait()
-		refusals := gate.Stats().Refusals
+		refusals := gate.Stats().ByReason
 		require.Len(t, refusals, 4)
 		for _, r := range refusals {
 			require.EqualValues(t, 8, r.Count)

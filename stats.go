@@ -1,7 +1,6 @@
 package spillway
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,22 +9,22 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// maxReasons bounds how many reasons a Gate counts apart; what comes beyond it is counted as reason "other".
+// maxReasons is the number of reasons that a Gate counts separately. Further reasons are counted as "other".
 const maxReasons = 64
 
 // GateStats is a snapshot of what a [Gate] has done since it was made. The figures are read one after the other while
 // requests go on: each is right, their sums may be off by the requests of that moment.
 type GateStats struct {
-	Admitted  int64 // let in by every policy
+	Admitted  int64 // admitted by every policy
 	InFlight  int64 // admitted and not ended yet
 	Cancelled int64 // ctx had ended before a policy was asked, or ended in a queue
-	Rejected  int64 // turned away by a policy: the sum of Refusals
+	Refused   int64 // refused by a policy: the sum of ByReason
 
 	// How the admitted ones ended.
 	Succeeded, Failed, Dropped, Ignored int64
 
-	// Refusals counts the rejections by policy and reason, in the order of their first occurrence.
-	Refusals []Refusal
+	// ByReason counts the refusals by policy and reason, in the order of their first occurrence.
+	ByReason []Refusal
 }
 
 // A Refusal counts how often one policy of a [Gate] refused for one reason.
@@ -57,9 +56,9 @@ func (g *Gate) Stats() GateStats {
 	}
 	s.Ignored, s.Succeeded, s.Failed, s.Dropped = ends[Ignored], ends[Success], ends[Failure], ends[Dropped]
 	s.InFlight = s.Admitted - s.Succeeded - s.Failed - s.Dropped - s.Ignored
-	s.Refusals = c.refusals.list()
-	for _, r := range s.Refusals {
-		s.Rejected += r.Count
+	s.ByReason = c.refusals.list()
+	for _, r := range s.ByReason {
+		s.Refused += r.Count
 	}
 	return s
 }
@@ -93,21 +92,11 @@ func (c *gateCounts) grow() *[]gateCell {
 
 // refused counts one refusal by policy i.
 func (c *gateCounts) refused(i int, err error) {
-	if rej := rejectionIn(err); rej != nil {
+	if rej := RejectionOf(err); rej != nil {
 		c.refusals.add(i, rej.Policy, rej.Reason)
 		return
 	}
 	c.cell().cancelled.Add(1)
-}
-
-// rejectionIn returns the Rejection that err is or wraps, or nil.
-func rejectionIn(err error) *Rejection {
-	if rej, ok := err.(*Rejection); ok { //nolint:errorlint // the common case: errors.As would allocate
-		return rej
-	}
-	var rej *Rejection
-	errors.As(err, &rej)
-	return rej
 }
 
 // A tally counts refusals by policy and reason. Reasons are few and constant, so a scan of an immutable slice finds the

@@ -33,7 +33,7 @@ func doWithin(t *testing.T, gate *spillway.Gate, p *probe, given time.Duration, 
 	return p.results[len(p.results)-1].Outcome
 }
 
-// Callers that give a call no fair chance cannot open a breaker for the others.
+// Callers that give a call too little time cannot open a breaker for the others.
 func TestStrangersInAHurryDoNotCountAgainstADependency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps, policies, _ := probes(1)

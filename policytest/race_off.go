@@ -1,6 +1,0 @@
-//go:build !race
-
-package policytest
-
-// raceEnabled tells that the race detector is on, which allocates on its own account.
-const raceEnabled = false

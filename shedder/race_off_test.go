@@ -1,5 +1,0 @@
-//go:build !race
-
-package shedder_test
-
-const raceEnabled = false

@@ -1,0 +1,163 @@
+package spillway_test
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/adaptive"
+	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/shedder"
+)
+
+// snapshots holds a value of every exported Stats type of this module, from an object that nobody has used.
+func snapshots(t *testing.T) map[string]any {
+	t.Helper()
+	gate := spillway.New()
+	handler, err := httpgate.New(gate, nil)
+	require.NoError(t, err)
+	client, err := httpgate.NewTransport(gate, http.DefaultTransport, nil)
+	require.NoError(t, err)
+	newBreaker := func(string) (breaker.Member, error) { return breaker.New(nil) }
+	bucket := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(1, time.Second)}))
+	newBucket := func(string) (limiter.Member, error) { return bucket, nil }
+	return map[string]any{
+		"GateStats":               gate.Stats(),
+		"ShadowStats":             spillway.Shadow(bucket).Stats()[0],
+		"adaptive.Stats":          spillway.Must(adaptive.New(nil)).Stats(),
+		"breaker.RegistryStats":   spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{New: newBreaker})).Stats(),
+		"breaker.Stats":           spillway.Must(breaker.New(nil)).Stats(),
+		"breaker.ThrottleStats":   spillway.Must(breaker.NewThrottle(nil)).Stats(),
+		"httpgate.Stats":          handler.Stats(),
+		"httpgate.TransportStats": client.Stats(),
+		"limiter.KeyedStats":      spillway.Must(limiter.NewKeyed(bucket.Rule(), nil)).Stats(),
+		"limiter.RegistryStats":   spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{New: newBucket})).Stats(),
+		"limiter.Stats":           bucket.Stats(),
+		"shedder.Stats":           spillway.Must(shedder.New(nil)).Stats(),
+	}
+}
+
+func TestStatsMarshalToJSON(t *testing.T) {
+	all := snapshots(t)
+	require.ElementsMatch(t, statsTypes(t), slices.Collect(maps.Keys(all)), "every exported Stats type belongs into snapshots")
+	for name, fresh := range all {
+		for _, v := range []any{fresh, reflect.Zero(reflect.TypeOf(fresh)).Interface()} {
+			out, err := json.Marshal(v)
+			require.NoError(t, err, name)
+			var fields map[string]any
+			require.NoError(t, json.Unmarshal(out, &fields), name)
+			for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+				if f.Anonymous {
+					continue
+				}
+				require.Contains(t, fields, f.Name, name)
+				if f.Type.PkgPath() != "" && f.Type.Kind() == reflect.Uint8 {
+					require.IsType(t, "", fields[f.Name], "%s.%s is an enumeration", name, f.Name)
+					require.Implements(t, (*encoding.TextUnmarshaler)(nil), reflect.New(f.Type).Interface(), "%s.%s", name, f.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestShedderStatsInJSON(t *testing.T) {
+	read := func(s shedder.Stats) (fields map[string]any) {
+		out, err := json.Marshal(s)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(out, &fields))
+		return fields
+	}
+	fields := read(shedder.Stats{Limit: math.Inf(1), Reason: shedder.CPUHigh, CPUErr: errors.New("no CPU")})
+	require.Contains(t, fields, "Limit")
+	require.Nil(t, fields["Limit"])
+	require.Equal(t, "cpu", fields["Reason"])
+	require.Equal(t, "no CPU", fields["CPUErr"])
+	require.Nil(t, fields["SchedErr"])
+	require.InDelta(t, 12.5, read(shedder.Stats{Limit: 12.5})["Limit"], 0)
+}
+
+func TestEnumerationsAreText(t *testing.T) {
+	comesBack(t, spillway.Ignored, spillway.Success, spillway.Failure, spillway.Dropped, spillway.Refused)
+	comesBack(t, breaker.Closed, breaker.HalfOpen, breaker.Open)
+	comesBack(t, breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed, breaker.MetricsOnly)
+	comesBack(t, shedder.Calm, shedder.Full, shedder.CPUHigh, shedder.SignalHigh)
+	comesBack(t, spillway.Sheddable, spillway.Normal, spillway.Critical, spillway.Critical+2, spillway.Normal+3, spillway.Sheddable-1,
+		math.MaxInt, math.MinInt)
+
+	p := spillway.Critical
+	for _, wrong := range []string{"", "urgent", "normal+", "normal*2", "normal+x", "critical+9223372036854775807"} {
+		require.ErrorContains(t, p.UnmarshalText([]byte(wrong)), "spillway: Priority: ", wrong)
+	}
+	require.Equal(t, spillway.Critical, p, "an error changes nothing")
+	var o spillway.Outcome
+	require.EqualError(t, o.UnmarshalText([]byte("won")), `spillway: Outcome: must be one of ignored, success, failure, dropped, refused, got "won"`)
+	_, err := spillway.Outcome(7).MarshalText()
+	require.EqualError(t, err, "spillway: Outcome: must be one of the named values, got 7")
+}
+
+func comesBack[T interface {
+	comparable
+	String() string
+}](t *testing.T, values ...T,
+) {
+	t.Helper()
+	for _, v := range values {
+		out, err := json.Marshal(v)
+		require.NoError(t, err)
+		require.Equal(t, `"`+v.String()+`"`, string(out))
+		var back T
+		require.NoError(t, json.Unmarshal(out, &back))
+		require.Equal(t, v, back)
+	}
+}
+
+// statsTypes returns the exported types of this module whose names end in Stats, outside internal folders.
+func statsTypes(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, file := range goFiles(t) {
+		folder := path.Dir(file)
+		if strings.HasSuffix(file, "_test.go") || strings.Contains(folder, "internal") || inNestedModule(folder) {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			for _, name := range exported(d) {
+				if folder != "." {
+					name = path.Base(folder) + "." + name
+				}
+				if strings.HasSuffix(name, "Stats") {
+					found = append(found, name)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func inNestedModule(folder string) bool {
+	for ; folder != "."; folder = path.Dir(folder) {
+		if _, err := os.Stat(path.Join(folder, "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
+}
