@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -290,4 +292,90 @@ func exported(d ast.Decl) []string {
 		}
 	}
 	return names
+}
+
+// mostNames is how many names each package may export: types, functions, methods, variables and constants, without fields and
+// promoted methods. A package that is not listed may export 40. Lower a number when you remove names.
+var mostNames = map[string]int{
+	".":                   53,
+	"adaptive":            24,
+	"breaker":             71,
+	"cluster":             118,
+	"limiter":             92,
+	"middleware/grpcgate": 27,
+	"middleware/httpgate": 48,
+	"policytest":          2,
+	"shedder":             31,
+	"sim":                 56,
+	"stats":               75,
+}
+
+// A reader has to choose among all exported names of a package, so their number is a cost.
+func TestExportedNames(t *testing.T) {
+	counts, sum := map[string]int{}, 0
+	for _, file := range goFiles(t) {
+		folder := path.Dir(file)
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc([]string{"bench", "examples", "internal"}, func(part string) bool {
+			return slices.Contains(strings.Split(folder, "/"), part)
+		}) {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			counts[folder] += len(exported(d)) + exportedMethods(d)
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(counts)) {
+		most, listed := mostNames[folder]
+		if !listed {
+			most = 40
+		}
+		t.Logf("%-22s %3d of %3d", folder, counts[folder], most)
+		assert.LessOrEqual(t, counts[folder], most, "names that %s exports", folder)
+		if folder != "sim" && folder != "policytest" {
+			sum += counts[folder]
+		}
+	}
+	t.Logf("%d without sim and policytest", sum)
+	require.Positive(t, counts["limiter"])
+}
+
+// exportedMethods counts the exported methods that a declaration adds to an exported type. Methods of types
+// that are not exported do not count, since they can only be promoted.
+func exportedMethods(d ast.Decl) (n int) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil && d.Name.IsExported() && ast.IsExported(receiver(d.Recv.List[0].Type)) {
+			n++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			s, ok := spec.(*ast.TypeSpec)
+			if !ok || !s.Name.IsExported() {
+				continue
+			}
+			if i, ok := s.Type.(*ast.InterfaceType); ok {
+				for _, m := range i.Methods.List {
+					n += len(slices.DeleteFunc(slices.Clone(m.Names), func(id *ast.Ident) bool { return !id.IsExported() }))
+				}
+			}
+		}
+	}
+	return n
+}
+
+// receiver returns the name of the type of a method.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }

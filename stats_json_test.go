@@ -36,24 +36,21 @@ func snapshots(t *testing.T) map[string]any {
 	client, err := httpgate.NewTransport(gate, http.DefaultTransport, nil)
 	require.NoError(t, err)
 	newBreaker := func(string) (breaker.Member, error) { return breaker.New(nil) }
-	bucket := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(1, time.Second)}))
+	bucket := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(1, time.Second)}))
 	newBucket := func(string) (limiter.Member, error) { return bucket, nil }
 	return map[string]any{
-		"GateStats":                gate.Stats(),
-		"ShadowStats":              spillway.Shadow(bucket).Stats()[0],
-		"adaptive.Stats":           spillway.Must(adaptive.New(nil)).Stats(),
-		"breaker.RegistryStats":    spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{New: newBreaker})).Stats(),
-		"breaker.Stats":            spillway.Must(breaker.New(nil)).Stats(),
-		"breaker.ThrottleStats":    spillway.Must(breaker.NewThrottle(nil)).Stats(),
-		"httpgate.Stats":           handler.Stats(),
-		"httpgate.TransportStats":  client.Stats(),
-		"limiter.ConcurrencyStats": spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1})).Stats(),
-		"limiter.KeyedStats":       spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: bucket})).Stats(),
-		"limiter.QueueStats":       spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1, MaxQueue: 1})).Stats(),
-		"limiter.RegistryStats":    spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{New: newBucket})).Stats(),
-		"limiter.ShaperStats":      spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: limiter.Per(1, time.Second), MaxQueue: 1})).Stats(),
-		"limiter.Stats":            bucket.Stats(),
-		"shedder.Stats":            spillway.Must(shedder.New(nil)).Stats(),
+		"GateStats":               gate.Stats(),
+		"ShadowStats":             spillway.Shadow(bucket).Stats()[0],
+		"adaptive.Stats":          spillway.Must(adaptive.New(nil)).Stats(),
+		"breaker.RegistryStats":   spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{New: newBreaker})).Stats(),
+		"breaker.Stats":           spillway.Must(breaker.New(nil)).Stats(),
+		"breaker.ThrottleStats":   spillway.Must(breaker.NewThrottle(nil)).Stats(),
+		"httpgate.Stats":          handler.Stats(),
+		"httpgate.TransportStats": client.Stats(),
+		"limiter.KeyedStats":      spillway.Must(limiter.NewKeyed(bucket.Rule(), nil)).Stats(),
+		"limiter.RegistryStats":   spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{New: newBucket})).Stats(),
+		"limiter.Stats":           bucket.Stats(),
+		"shedder.Stats":           spillway.Must(shedder.New(nil)).Stats(),
 	}
 }
 

@@ -51,7 +51,7 @@ func TestFarRedisIsBackAfterAStall(t *testing.T) {
 			proxy.SetLatency(60 * time.Millisecond)
 			for kind, client := range clients(t, proxy.Addr()) {
 				l, err := NewLimit(&LimitOptions{
-					Client: client, OnLoss: Closed, Name: "far", Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(1_000_000, time.Second)})},
+					Client: client, OnLoss: Closed, Name: "far", Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1_000_000, time.Second)})},
 				})
 				require.NoError(t, err)
 				byRedis := func() bool {

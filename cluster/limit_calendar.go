@@ -61,7 +61,7 @@ func (c *calendarEnds) around(at int64) edges {
 // end returns when the period around an instant ends. The calendar is that of package limiter, which knows how long a
 // used-up window lasts.
 func (c *calendarEnds) end(at int64) int64 {
-	w, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1, Calendar: c.rule.calendar, Location: c.rule.location})
+	w, err := limiter.New(limiter.FixedWindow{Limit: 1, Calendar: c.rule.calendar, Location: c.rule.location})
 	if err != nil {
 		return at // the rule was validated, so this is not reached
 	}

@@ -20,8 +20,8 @@ func ExampleLimit() {
 		Client: client, // a *redis.Client, or that of a cluster
 		Name:   "per tenant",
 		Rules: []cluster.Rule{
-			cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 2}),
-			cluster.FixedWindow(limiter.FixedWindowOptions{Limit: 1000, Calendar: limiter.EveryDay, Name: "daily quota"}),
+			cluster.Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 2}),
+			cluster.FixedWindow(limiter.FixedWindow{Limit: 1000, Calendar: limiter.EveryDay, Name: "daily quota"}),
 		},
 		Nodes: 3, // so without Redis each process allows a third
 	})
@@ -45,7 +45,7 @@ func ExampleLimit_Take() {
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "exports", OnLoss: cluster.Closed,
-		Rules: []cluster.Rule{cluster.FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour})},
+		Rules: []cluster.Rule{cluster.FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})},
 	}))
 
 	ctx := context.Background()
@@ -74,7 +74,7 @@ func ExampleLimit_Wait() {
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "mails", OnLoss: cluster.Closed,
-		Rules: []cluster.Rule{cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(1000, time.Second), Burst: 1})},
+		Rules: []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 1})},
 	}))
 	for range 3 {
 		fmt.Println(limit.Wait(context.Background(), "provider", 1))
@@ -89,7 +89,7 @@ func ExampleLimit_SetRule() {
 	client := redistest.Example()
 	defer client.Close()
 	perHour := func(n int) cluster.Rule {
-		return cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(n, time.Hour)})
+		return cluster.Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Hour)})
 	}
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "plans", OnLoss: cluster.Open, Stored: true,

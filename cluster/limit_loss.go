@@ -24,11 +24,11 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
 		return nil
 	}
 	for _, r := range rules {
-		like, err := r.local(nodes)
+		share, err := r.local(nodes)
 		if err != nil {
 			return err
 		}
-		k, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: like, MaxKeys: maxSharedKeys})
+		k, err := limiter.NewKeyed(share, &limiter.KeyedOptions{MaxKeys: maxSharedKeys})
 		if err != nil {
 			return err
 		}
@@ -39,15 +39,15 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
 
 // change applies new rules, which are valid and of the same kinds, to the shares.
 func (f *fallback) change(rules []Rule) error {
-	likes := make([]limiter.Limit, len(f.shares))
-	for i := range likes {
+	next := make([]limiter.Rule, len(f.shares))
+	for i := range next {
 		var err error
-		if likes[i], err = rules[i].local(f.nodes); err != nil {
+		if next[i], err = rules[i].local(f.nodes); err != nil {
 			return err
 		}
 	}
 	for i, k := range f.shares {
-		if err := k.SetLimit(likes[i]); err != nil {
+		if err := k.Tune(next[i]); err != nil {
 			return err
 		}
 	}

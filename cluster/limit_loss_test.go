@@ -27,7 +27,7 @@ func deadRedis(t *testing.T) *redis.Client {
 }
 
 func TestOnLoss(t *testing.T) {
-	rules := []Rule{perSecond(1, 12), FixedWindow(limiter.FixedWindowOptions{Limit: 16, Period: time.Hour})}
+	rules := []Rule{perSecond(1, 12), FixedWindow(limiter.FixedWindow{Limit: 16, Period: time.Hour})}
 	for _, c := range []struct {
 		choice   OnLoss
 		source   Source
@@ -68,10 +68,10 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 		},
 	} {
 		for _, rule := range []Rule{
-			FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Minute}),
-			SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Minute}),
-			SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Minute}),
-			Bucket(limiter.BucketOptions{Rate: limiter.Per(10, time.Minute), Burst: 10}),
+			FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Minute}),
+			SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Minute}),
+			SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Minute}),
+			Bucket(limiter.Bucket{Rate: limiter.Per(10, time.Minute), Burst: 10}),
 		} {
 			t.Run(name+" "+rule.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 
 func TestShareGivesAllOrNone(t *testing.T) {
 	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{
-		FixedWindow(limiter.FixedWindowOptions{Limit: 20, Period: time.Hour}), FixedWindow(limiter.FixedWindowOptions{Limit: 8, Period: time.Hour}),
+		FixedWindow(limiter.FixedWindow{Limit: 20, Period: time.Hour}), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour}),
 	}})
 	take := func(n int) Result {
 		r, err := l.Take(t.Context(), "k", n)
@@ -113,7 +113,7 @@ func TestShareGivesAllOrNone(t *testing.T) {
 	require.False(t, r.Allowed)
 	require.Equal(t, limiter.State{Limit: 4, NextIn: r.NextIn, FullIn: r.FullIn}, r.State)
 	require.Positive(t, r.RetryAfter)
-	require.Equal(t, int64(6), l.loss.shares[0].Peek("k").Remaining, "the first rule got back what the second refused")
+	require.Equal(t, int64(6), l.loss.shares[0].PeekAt(time.Now(), "k").Remaining, "the first rule got back what the second refused")
 
 	up, err := l.TakeUpTo(t.Context(), "other", 9)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestShareGivesAllOrNone(t *testing.T) {
 	tk, err := l.Admit(t.Context(), spillway.Request{Key: "third", Cost: 3})
 	require.NoError(t, err)
 	l.Done(spillway.Request{Key: "third", Cost: 3}, tk, spillway.Result{Outcome: spillway.Refused})
-	require.Equal(t, int64(4), l.loss.shares[1].Peek("third").Remaining)
+	require.Equal(t, int64(4), l.loss.shares[1].PeekAt(time.Now(), "third").Remaining)
 }
 
 // Redis goes, comes back, and is asked again without anybody doing anything.
@@ -185,7 +185,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, s.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: 5})
 	t.Cleanup(func() { _ = client.Close() })
-	rules := []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 100, Period: time.Hour})}
+	rules := []Rule{FixedWindow(limiter.FixedWindow{Limit: 100, Period: time.Hour})}
 	l := newLimit(t, client, LimitOptions{Rules: rules, OnLoss: Open, Timeout: time.Second})
 	_, err := l.Take(t.Context(), "k", 1)
 	require.NoError(t, err)
@@ -202,9 +202,9 @@ func TestLostReplyChargesOnce(t *testing.T) {
 func TestKeyOfAnotherType(t *testing.T) {
 	client := server(t)
 	for _, rule := range []Rule{
-		perSecond(1, 5), FixedWindow(limiter.FixedWindowOptions{Limit: 5, Period: time.Minute}),
-		FixedWindow(limiter.FixedWindowOptions{Limit: 5, Calendar: limiter.EveryHour}),
-		SlidingWindow(limiter.SlidingWindowOptions{Limit: 5, Window: time.Minute}), SlidingLog(limiter.SlidingLogOptions{Limit: 5, Window: time.Minute}),
+		perSecond(1, 5), FixedWindow(limiter.FixedWindow{Limit: 5, Period: time.Minute}),
+		FixedWindow(limiter.FixedWindow{Limit: 5, Calendar: limiter.EveryHour}),
+		SlidingWindow(limiter.SlidingWindow{Limit: 5, Window: time.Minute}), SlidingLog(limiter.SlidingLog{Limit: 5, Window: time.Minute}),
 	} {
 		for _, kind := range []string{"list", "text"} {
 			t.Run(rule.name+" "+kind, func(t *testing.T) {
@@ -233,9 +233,9 @@ func TestKeyOfAnotherType(t *testing.T) {
 func TestHotKey(t *testing.T) {
 	client := server(t)
 	for _, rule := range []Rule{
-		Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: 200}),
-		SlidingLog(limiter.SlidingLogOptions{Limit: 200, Window: time.Hour}),
-		SlidingWindow(limiter.SlidingWindowOptions{Limit: 200, Window: time.Hour}),
+		Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 200}),
+		SlidingLog(limiter.SlidingLog{Limit: 200, Window: time.Hour}),
+		SlidingWindow(limiter.SlidingWindow{Limit: 200, Window: time.Hour}),
 	} {
 		l := newLimit(t, client, LimitOptions{Rules: []Rule{rule}, Name: rule.name})
 		flushing, stop := context.WithCancel(t.Context())

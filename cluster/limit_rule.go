@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A Rule is a limit that a [Limit] enforces for each key. It is made by [Bucket], [Policer], [FixedWindow],
-// [SlidingWindow] or [SlidingLog], which have the meaning of their namesakes in package limiter. Rules can be compared.
+// A Rule is what a [Limit] allows each key. It is made by [Bucket], [FixedWindow], [SlidingWindow] or
+// [SlidingLog], which mean what those of package limiter mean. Rules can be compared.
 type Rule struct {
 	kind     kind
 	name     string
@@ -44,18 +44,13 @@ const (
 )
 
 // Bucket returns the rule of a token bucket, as [limiter.Bucket]. It takes 24 bytes of Redis for each key, besides the key.
-func Bucket(o limiter.BucketOptions) Rule {
+func Bucket(o limiter.Bucket) Rule {
 	return Rule{kind: bucketKind, name: orDefault(o.Name, "token bucket"), rate: o.Rate, limit: burstOf(o.Rate, o.Burst)}
-}
-
-// Policer returns the rule of a leaky bucket, as [limiter.Policer].
-func Policer(o limiter.PolicerOptions) Rule {
-	return Rule{kind: bucketKind, name: orDefault(o.Name, "leaky bucket"), rate: o.Rate, limit: burstOf(o.Rate, o.Capacity)}
 }
 
 // FixedWindow returns the rule of a window that begins with the first request, or is a period of the calendar, as
 // [limiter.FixedWindow]. It takes 16 bytes of Redis for each key, besides the key.
-func FixedWindow(o limiter.FixedWindowOptions) Rule {
+func FixedWindow(o limiter.FixedWindow) Rule {
 	r := Rule{
 		kind: windowKind, name: orDefault(o.Name, "fixed window"), limit: int64(o.Limit),
 		window: o.Period, calendar: o.Calendar, location: o.Location,
@@ -71,7 +66,7 @@ func FixedWindow(o limiter.FixedWindowOptions) Rule {
 
 // SlidingWindow returns the rule of a window that moves on in sub-windows, as [limiter.SlidingWindow]. It takes 8 bytes of
 // Redis for each sub-window of each key, besides the key.
-func SlidingWindow(o limiter.SlidingWindowOptions) Rule {
+func SlidingWindow(o limiter.SlidingWindow) Rule {
 	r := Rule{
 		kind: ringKind, name: orDefault(o.Name, "sliding window"), limit: int64(o.Limit), window: o.Window, buckets: o.Buckets,
 	}
@@ -82,7 +77,7 @@ func SlidingWindow(o limiter.SlidingWindowOptions) Rule {
 }
 
 // SlidingLog returns the rule of an exact sliding window, as [limiter.SlidingLog], with a Limit up to [MaxLog].
-func SlidingLog(o limiter.SlidingLogOptions) Rule {
+func SlidingLog(o limiter.SlidingLog) Rule {
 	return Rule{kind: logKind, name: orDefault(o.Name, "sliding log"), limit: int64(o.Limit), window: o.Window}
 }
 
@@ -135,9 +130,8 @@ func burstOf(rate limiter.Rate, burst int) int64 {
 	return int64(burst)
 }
 
-// local returns a limit of package limiter with one of nodes shares of the rule. With nodes = 1 it checks what the two
-// packages have in common.
-func (r Rule) local(nodes int) (limiter.Limit, error) {
+// local returns the rule of package limiter for a share of r: one of so many nodes.
+func (r Rule) local(nodes int) (limiter.Rule, error) {
 	n := int64(nodes)
 	limit := int(max(r.limit/n, 1))
 	switch r.kind {
@@ -148,19 +142,19 @@ func (r Rule) local(nodes int) (limiter.Limit, error) {
 		} else {
 			rate.Per = min(rate.Per, math.MaxInt64/time.Duration(nodes)) * time.Duration(nodes)
 		}
-		return limiter.NewBucket(&limiter.BucketOptions{Rate: rate, Burst: limit, Name: r.name})
+		return limiter.Bucket{Rate: rate, Burst: limit, Name: r.name}, nil
 	case windowKind, calendarKind:
-		return limiter.NewFixedWindow(&limiter.FixedWindowOptions{
+		return limiter.FixedWindow{
 			Limit: limit, Period: r.window, Calendar: r.calendar, Location: r.location, Name: r.name,
-		})
+		}, nil
 	case ringKind:
-		return limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{
+		return limiter.SlidingWindow{
 			Limit: limit, Window: r.window, Buckets: r.buckets, Name: r.name,
-		})
+		}, nil
 	case logKind:
-		return limiter.NewSlidingLog(&limiter.SlidingLogOptions{Limit: limit, Window: r.window, Name: r.name})
+		return limiter.SlidingLog{Limit: limit, Window: r.window, Name: r.name}, nil
 	}
-	return nil, errors.New("must be made by Bucket, Policer, FixedWindow, SlidingWindow or SlidingLog, got the zero Rule")
+	return nil, errors.New("must be made by Bucket, FixedWindow, SlidingWindow or SlidingLog, got the zero Rule")
 }
 
 // most names the field that sets limit.
@@ -173,11 +167,13 @@ func (r Rule) most() string {
 
 // validate returns an error that names the invalid field, in the words of package limiter where possible.
 func (r Rule) validate() error {
-	if _, err := r.local(1); err != nil || r.limit < 1 {
-		if err == nil {
-			err = fmt.Errorf("%s: %s must be at least 1, got %d", r.name, r.most(), r.limit)
-		}
+	if whole, err := r.local(1); err != nil {
 		return err
+	} else if _, err = limiter.New(whole); err != nil { // which checks what the two packages have in common
+		return err
+	}
+	if r.limit < 1 {
+		return fmt.Errorf("%s: %s must be at least 1, got %d", r.name, r.most(), r.limit)
 	}
 	switch {
 	case r.limit > maxTokens:

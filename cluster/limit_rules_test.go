@@ -14,7 +14,7 @@ import (
 )
 
 func TestFixedWindow(t *testing.T) {
-	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindowOptions{Limit: 3, Period: time.Second}))
+	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindow{Limit: 3, Period: time.Second}))
 	for i := range 3 {
 		r := f.take(1)
 		require.True(t, r.Allowed)
@@ -37,7 +37,7 @@ func TestFixedWindow(t *testing.T) {
 
 // The cases of a service that counts in windows: not drained by what is refused, given back, drained on demand.
 func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
-	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindowOptions{Limit: 2000, Period: time.Minute}))
+	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindow{Limit: 2000, Period: time.Minute}))
 	var first Result
 	for _, c := range []struct {
 		n    int
@@ -65,11 +65,11 @@ func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
 // A rule that is changed between two versions of a program keeps what was taken.
 func TestRuleChanges(t *testing.T) {
 	client := server(t)
-	window := func(n int) Rule { return FixedWindow(limiter.FixedWindowOptions{Limit: n, Period: time.Minute}) }
+	window := func(n int) Rule { return FixedWindow(limiter.FixedWindow{Limit: n, Period: time.Minute}) }
 	sliding := func(n, buckets int) Rule {
-		return SlidingWindow(limiter.SlidingWindowOptions{Limit: n, Window: time.Second, Buckets: buckets})
+		return SlidingWindow(limiter.SlidingWindow{Limit: n, Window: time.Second, Buckets: buckets})
 	}
-	logged := func(n int) Rule { return SlidingLog(limiter.SlidingLogOptions{Limit: n, Window: time.Second}) }
+	logged := func(n int) Rule { return SlidingLog(limiter.SlidingLog{Limit: n, Window: time.Second}) }
 	for name, c := range map[string]struct {
 		before, after Rule
 		take          int
@@ -107,10 +107,10 @@ func TestServerClockSetBack(t *testing.T) {
 		full time.Duration
 	}{
 		"bucket": {perSecond(10, 10), time.Second},
-		"window": {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Second}), time.Second},
-		"minute": {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute},
-		"ring":   {SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Second, Buckets: 10}), 1100 * ms},
-		"log":    {SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}), time.Second},
+		"window": {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), time.Second},
+		"minute": {FixedWindow(limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute},
+		"ring":   {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 1100 * ms},
+		"log":    {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -139,8 +139,8 @@ func TestServerClockSetBackALittle(t *testing.T) {
 	client := server(t)
 	for name, rule := range map[string]Rule{
 		"bucket": perSecond(10, 10),
-		"ring":   SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Second, Buckets: 10}),
-		"log":    SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}),
+		"ring":   SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}),
+		"log":    SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -178,7 +178,7 @@ func TestCalendarAcrossClockChanges(t *testing.T) {
 		for skew := -time.Hour; skew <= time.Hour; skew += time.Hour {
 			t.Run(name+" "+skew.String(), func(t *testing.T) {
 				require.NoError(t, client.FlushAll(t.Context()).Err())
-				f := newFixture(t, client, FixedWindow(limiter.FixedWindowOptions{Limit: 1, Calendar: limiter.EveryDay, Location: berlin}))
+				f := newFixture(t, client, FixedWindow(limiter.FixedWindow{Limit: 1, Calendar: limiter.EveryDay, Location: berlin}))
 				believe := func() {
 					f.clock.seen.Store(&sighting{server: f.now.Add(skew).UnixMicro(), local: time.Now()})
 				}
@@ -203,7 +203,7 @@ func TestCalendarAcrossClockChanges(t *testing.T) {
 // A node whose clock is a year off asks twice once, and then knows.
 func TestCalendarLearnsTheTime(t *testing.T) {
 	client := server(t)
-	f := newFixture(t, client, FixedWindow(limiter.FixedWindowOptions{Limit: 100, Calendar: limiter.EveryMinute}))
+	f := newFixture(t, client, FixedWindow(limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryMinute}))
 	f.clock.seen.Store(&sighting{server: f.now.Add(365 * 24 * time.Hour).UnixMicro(), local: time.Now()})
 	calls := func() int64 { return commandCalls(t, client, "evalsha") }
 	f.take(1)
@@ -214,7 +214,7 @@ func TestCalendarLearnsTheTime(t *testing.T) {
 }
 
 func TestAllOrNone(t *testing.T) {
-	f := newFixture(t, server(t), perSecond(10, 5), FixedWindow(limiter.FixedWindowOptions{Limit: 8, Period: time.Hour, Name: "hourly"}))
+	f := newFixture(t, server(t), perSecond(10, 5), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour, Name: "hourly"}))
 	r := f.take(5)
 	require.True(t, r.Allowed)
 	require.Equal(t, "token bucket", r.Rule, "it has the smaller part left")
@@ -243,13 +243,13 @@ func TestGivingBackWithAStamp(t *testing.T) {
 		"bucket at once":  {perSecond(10, 10), 0, 10},
 		"bucket half":     {perSecond(10, 10), 150 * ms, 10},
 		"bucket too late": {perSecond(10, 10), 300 * ms, 10},
-		"window":          {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Second}), 900 * ms, 10},
-		"next window":     {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Second}), 1100 * ms, 10},
-		"next minute":     {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute, 10},
-		"ring":            {SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Second, Buckets: 10}), 900 * ms, 10},
-		"ring too late":   {SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Second, Buckets: 10}), 1500 * ms, 10},
-		"log":             {SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}), 900 * ms, 10},
-		"log too late":    {SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}), 1000 * ms, 10},
+		"window":          {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), 900 * ms, 10},
+		"next window":     {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), 1100 * ms, 10},
+		"next minute":     {FixedWindow(limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute, 10},
+		"ring":            {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 900 * ms, 10},
+		"ring too late":   {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 1500 * ms, 10},
+		"log":             {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), 900 * ms, 10},
+		"log too late":    {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), 1000 * ms, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -268,7 +268,7 @@ func TestGivingBackWithAStamp(t *testing.T) {
 
 // 3 taken, given back, 10 taken, and the first 3 expire: the log of a well-known limiter lets 13 through in a tenth of a second.
 func TestLogIsExactAfterARefund(t *testing.T) {
-	f := newFixture(t, server(t), SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Second}))
+	f := newFixture(t, server(t), SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}))
 	r := f.take(3)
 	require.NoError(t, f.Refund(t.Context(), "k", &r, 3))
 	f.at(900 * ms)
@@ -282,7 +282,7 @@ func TestLogIsExactAfterARefund(t *testing.T) {
 // A call takes no longer because a full window expired, and the log does not grow beyond what a window holds for long.
 func TestLogStaysSmall(t *testing.T) {
 	client := server(t)
-	f := newFixture(t, client, SlidingLog(limiter.SlidingLogOptions{Limit: 1000, Window: time.Second}))
+	f := newFixture(t, client, SlidingLog(limiter.SlidingLog{Limit: 1000, Window: time.Second}))
 	key := f.keys("k")[0]
 	for range 1000 {
 		_, err := f.Take(t.Context(), "k", 1)
@@ -302,8 +302,8 @@ func TestKeysOfALimitAreInOneSlot(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(servers), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	l := newLimit(t, client, LimitOptions{Rules: []Rule{
-		perSecond(1, 5), FixedWindow(limiter.FixedWindowOptions{Limit: 4, Calendar: limiter.EveryMonth}),
-		SlidingWindow(limiter.SlidingWindowOptions{Limit: 3, Window: time.Hour}), SlidingLog(limiter.SlidingLogOptions{Limit: 2, Window: time.Hour}),
+		perSecond(1, 5), FixedWindow(limiter.FixedWindow{Limit: 4, Calendar: limiter.EveryMonth}),
+		SlidingWindow(limiter.SlidingWindow{Limit: 3, Window: time.Hour}), SlidingLog(limiter.SlidingLog{Limit: 2, Window: time.Hour}),
 	}})
 	all := map[int64]bool{}
 	for _, key := range []string{"a", "b", "c", "", "}", "{x}", "x}{y", "tenant 7", "\x00\xff"} {
@@ -333,16 +333,16 @@ func TestRulesThatCannotBeRight(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	for want, rule := range map[string]Rule{
 		"Rules[0]: must be made by Bucket":                                                                 {},
-		"Rules[0]: limiter: Bucket: Rate.Per must be positive, got 0s":                                     Bucket(limiter.BucketOptions{}),
-		"Rules[0]: token bucket: Rate.Tokens must be in 1..2^52/1000, got 0":                               Bucket(limiter.BucketOptions{Rate: limiter.Per(0, 1), Burst: 1}),
+		"Rules[0]: limiter: Bucket: Rate.Per must be positive, got 0s":                                     Bucket(limiter.Bucket{}),
+		"Rules[0]: token bucket: Rate.Tokens must be in 1..2^52/1000, got 0":                               Bucket(limiter.Bucket{Rate: limiter.Per(0, 1), Burst: 1}),
 		"Rules[0]: limiter: Bucket: Burst of 9223372036854775807 tokens is too much at a rate of 1 per 1s": perSecond(1, math.MaxInt),
-		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10}),
+		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              Bucket(limiter.Bucket{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10}),
 		"Rules[0]: token bucket: Burst must be at least 1, got -1":                                         perSecond(1, -1),
-		"Rules[0]: fixed window: Limit must be at least 1, got 0":                                          FixedWindow(limiter.FixedWindowOptions{Period: 1}),
-		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               FixedWindow(limiter.FixedWindowOptions{Limit: 1, Period: 1}),
-		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  SlidingLog(limiter.SlidingLogOptions{Limit: 100_001, Window: time.Second}),
-		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              FixedWindow(limiter.FixedWindowOptions{Limit: 1}),
-		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 1), Name: "ü"}),
+		"Rules[0]: fixed window: Limit must be at least 1, got 0":                                          FixedWindow(limiter.FixedWindow{Period: 1}),
+		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               FixedWindow(limiter.FixedWindow{Limit: 1, Period: 1}),
+		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  SlidingLog(limiter.SlidingLog{Limit: 100_001, Window: time.Second}),
+		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              FixedWindow(limiter.FixedWindow{Limit: 1}),
+		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          Bucket(limiter.Bucket{Rate: limiter.Per(1, 1), Name: "ü"}),
 	} {
 		_, err := NewLimit(&LimitOptions{Client: client, Rules: []Rule{rule}, OnLoss: Open})
 		require.ErrorContains(t, err, "cluster: Limit: "+want)
@@ -378,14 +378,14 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 }
 
 func TestRuleTellsWhatItIs(t *testing.T) {
-	r := Bucket(limiter.BucketOptions{Rate: limiter.Per(100, time.Second), Burst: 20})
+	r := Bucket(limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20})
 	require.Equal(t, "token bucket: 100 per 1s, at most 20 at once", r.String())
 	require.Equal(t, 200*ms, r.Window())
-	require.Equal(t, r, Bucket(limiter.BucketOptions{Rate: limiter.Per(100, time.Second), Burst: 20, Name: "token bucket"}))
+	require.Equal(t, r, Bucket(limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20, Name: "token bucket"}))
 	require.Equal(t, "no rule", Rule{}.String())
-	d := FixedWindow(limiter.FixedWindowOptions{Limit: 3, Calendar: limiter.EveryDay, Name: "daily"})
+	d := FixedWindow(limiter.FixedWindow{Limit: 3, Calendar: limiter.EveryDay, Name: "daily"})
 	require.Equal(t, "daily: 3 in 24h0m0s", d.String())
 	require.Equal(t, "daily", d.Name())
 	require.Equal(t, int64(3), d.Limit())
-	require.Equal(t, int64(7), Policer(limiter.PolicerOptions{Rate: limiter.Per(7, time.Minute)}).Limit())
+	require.Equal(t, int64(7), Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute)}).Limit())
 }

@@ -13,11 +13,11 @@ import (
 // everyRule returns one rule of each kind with room for so many in an hour.
 func everyRule(room int) []Rule {
 	return []Rule{
-		Bucket(limiter.BucketOptions{Rate: limiter.Per(room, time.Hour), Burst: room}),
-		FixedWindow(limiter.FixedWindowOptions{Limit: room, Period: time.Hour}),
-		FixedWindow(limiter.FixedWindowOptions{Limit: room, Calendar: limiter.EveryMonth}),
-		SlidingWindow(limiter.SlidingWindowOptions{Limit: room, Window: time.Hour}),
-		SlidingLog(limiter.SlidingLogOptions{Limit: room, Window: time.Hour}),
+		Bucket(limiter.Bucket{Rate: limiter.Per(room, time.Hour), Burst: room}),
+		FixedWindow(limiter.FixedWindow{Limit: room, Period: time.Hour}),
+		FixedWindow(limiter.FixedWindow{Limit: room, Calendar: limiter.EveryMonth}),
+		SlidingWindow(limiter.SlidingWindow{Limit: room, Window: time.Hour}),
+		SlidingLog(limiter.SlidingLog{Limit: room, Window: time.Hour}),
 	}
 }
 
@@ -74,7 +74,7 @@ func TestSetRulesOfOneProcess(t *testing.T) {
 
 // The share without Redis follows too.
 func TestSetRulesWithoutRedis(t *testing.T) {
-	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 8, Period: time.Hour})}})
+	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour})}})
 	passed := func() (n int64) {
 		for range 20 {
 			r, err := l.Take(t.Context(), "k", 1)
@@ -84,7 +84,7 @@ func TestSetRulesWithoutRedis(t *testing.T) {
 		return n
 	}
 	require.EqualValues(t, 4, passed())
-	require.NoError(t, l.SetRules(FixedWindow(limiter.FixedWindowOptions{Limit: 14, Period: time.Hour})))
+	require.NoError(t, l.SetRules(FixedWindow(limiter.FixedWindow{Limit: 14, Period: time.Hour})))
 	require.EqualValues(t, 3, passed())
 }
 
@@ -93,8 +93,8 @@ func TestSetRulesValidates(t *testing.T) {
 	for want, rules := range map[string][]Rule{
 		"cluster: Limit: SetRules: Rules must be 1, as before, got 0":                                                                                                             nil,
 		`cluster: Limit: SetRules: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "sliding log: 5 in 1h0m0s"`:                      everyRule(5)[4:],
-		`cluster: Limit: SetRules: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "leaky bucket: 5 per 1h0m0s, at most 5 at once"`: {Policer(limiter.PolicerOptions{Rate: limiter.Per(5, time.Hour)})},
-		"cluster: Limit: SetRules: Rules[0]: limiter: Bucket: Rate.Tokens must not be negative, got -1":                                                                           {Bucket(limiter.BucketOptions{Rate: limiter.Rate{Tokens: -1, Per: time.Hour}})},
+		`cluster: Limit: SetRules: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "leaky bucket: 5 per 1h0m0s, at most 5 at once"`: {Bucket(limiter.Bucket{Rate: limiter.Per(5, time.Hour), Name: "leaky bucket"})},
+		"cluster: Limit: SetRules: Rules[0]: limiter: Bucket: Rate.Tokens must not be negative, got -1":                                                                           {Bucket(limiter.Bucket{Rate: limiter.Rate{Tokens: -1, Per: time.Hour}})},
 	} {
 		require.EqualError(t, l.SetRules(rules...), want)
 	}
@@ -105,7 +105,7 @@ func TestSetRulesValidates(t *testing.T) {
 // An Allowance follows its Limit.
 func TestSetRulesOfAnAllowance(t *testing.T) {
 	client := server(t)
-	w := limiter.FixedWindowOptions{Limit: 50, Period: time.Hour}
+	w := limiter.FixedWindow{Limit: 50, Period: time.Hour}
 	a := newAllowance(t, client, w, AllowanceOptions{Nodes: 1, Chunk: 8})
 	passed := func() (n int) {
 		for range 200 {

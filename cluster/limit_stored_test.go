@@ -16,7 +16,7 @@ func TestStoredRule(t *testing.T) {
 	client := server(t)
 	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 3)}, Stored: true})
 	other := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 99)}, Stored: true})
-	hourly := func(n int) Rule { return Bucket(limiter.BucketOptions{Rate: limiter.Per(n, time.Hour)}) }
+	hourly := func(n int) Rule { return Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Hour)}) }
 	ctx := t.Context()
 	left := func(want, limit int64) {
 		t.Helper()
@@ -102,11 +102,11 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 		rule Rule
 		how  Setting
 	}{
-		"KeepAlive must be at least":        {Bucket(limiter.BucketOptions{Rate: limiter.Per(1, 2*time.Hour)}), AndKeep},
+		"KeepAlive must be at least":        {Bucket(limiter.Bucket{Rate: limiter.Per(1, 2*time.Hour)}), AndKeep},
 		"setting must be one":               {perSecond(1, 1), "other"},
-		"rule must be of the kind of":       {SlidingLog(limiter.SlidingLogOptions{Limit: 1, Window: time.Second}), AndKeep},
+		"rule must be of the kind of":       {SlidingLog(limiter.SlidingLog{Limit: 1, Window: time.Second}), AndKeep},
 		"Burst must be at least 1, got":     {perSecond(1, -1), AndKeep},
-		"token bucket: Rate.Tokens must be": {Bucket(limiter.BucketOptions{Rate: limiter.Per(0, time.Second), Burst: 1}), AndKeep},
+		"token bucket: Rate.Tokens must be": {Bucket(limiter.Bucket{Rate: limiter.Per(0, time.Second), Burst: 1}), AndKeep},
 	} {
 		_, err := l.SetRule(t.Context(), "k", c.rule, c.how)
 		require.ErrorContains(t, err, "cluster: Limit: SetRule: ")
@@ -120,7 +120,7 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 func TestAStoredRuleReachesWhoRemembersARefusal(t *testing.T) {
 	client := server(t)
 	day := func(n int) Rule {
-		return FixedWindow(limiter.FixedWindowOptions{Limit: n, Period: 24 * time.Hour})
+		return FixedWindow(limiter.FixedWindow{Limit: n, Period: 24 * time.Hour})
 	}
 	o := LimitOptions{Name: "plan", Rules: []Rule{day(3)}, Stored: true}
 	mine, other := newLimit(t, client, o), newLimit(t, client, o)
@@ -153,7 +153,7 @@ func TestPerClient(t *testing.T) {
 }
 
 func hourlyBurst(n int) Rule {
-	return Bucket(limiter.BucketOptions{Rate: limiter.Per(1, time.Hour), Burst: n})
+	return Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: n})
 }
 
 // Stored windows and logs follow their rule, and 8 clients get no more than it says.
@@ -161,14 +161,14 @@ func TestStoredKinds(t *testing.T) {
 	client := server(t)
 	for _, c := range []struct{ own, stored Rule }{
 		{
-			FixedWindow(limiter.FixedWindowOptions{Limit: 1, Period: time.Second}),
-			FixedWindow(limiter.FixedWindowOptions{Limit: 50, Period: time.Hour}),
+			FixedWindow(limiter.FixedWindow{Limit: 1, Period: time.Second}),
+			FixedWindow(limiter.FixedWindow{Limit: 50, Period: time.Hour}),
 		},
 		{
-			SlidingWindow(limiter.SlidingWindowOptions{Limit: 1, Window: time.Second}),
-			SlidingWindow(limiter.SlidingWindowOptions{Limit: 50, Window: time.Hour, Buckets: 12}),
+			SlidingWindow(limiter.SlidingWindow{Limit: 1, Window: time.Second}),
+			SlidingWindow(limiter.SlidingWindow{Limit: 50, Window: time.Hour, Buckets: 12}),
 		},
-		{SlidingLog(limiter.SlidingLogOptions{Limit: 1, Window: time.Second}), SlidingLog(limiter.SlidingLogOptions{Limit: 50, Window: time.Hour})},
+		{SlidingLog(limiter.SlidingLog{Limit: 1, Window: time.Second}), SlidingLog(limiter.SlidingLog{Limit: 50, Window: time.Hour})},
 	} {
 		var admitted atomic.Int64
 		var wg sync.WaitGroup

@@ -112,7 +112,7 @@ func server(t *testing.T) *redis.Client {
 }
 
 func perSecond(n, burst int) Rule {
-	return Bucket(limiter.BucketOptions{Rate: limiter.Per(n, time.Second), Burst: burst})
+	return Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
 }
 
 const ms = time.Millisecond
@@ -180,7 +180,7 @@ func TestBucketAsTokenBucket(t *testing.T) {
 }
 
 func TestWhatCanNeverPass(t *testing.T) {
-	f := newFixture(t, server(t), perSecond(10, 10), FixedWindow(limiter.FixedWindowOptions{Limit: 8, Period: time.Hour}))
+	f := newFixture(t, server(t), perSecond(10, 10), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour}))
 	for _, n := range []int{-5, 9, 11} {
 		_, err := f.Take(t.Context(), "k", n)
 		var cost *limiter.CostError
@@ -287,13 +287,13 @@ func TestRulesAgainstModels(t *testing.T) {
 	client := server(t)
 	rules := map[string]Rule{
 		"bucket":         perSecond(10, 10),
-		"odd bucket":     Bucket(limiter.BucketOptions{Rate: limiter.Per(7, time.Minute), Burst: 3}),
-		"leaky":          Policer(limiter.PolicerOptions{Rate: limiter.Per(999983, 1000*time.Second), Capacity: 20}),
-		"window":         FixedWindow(limiter.FixedWindowOptions{Limit: 7, Period: 900 * ms}),
-		"minute":         FixedWindow(limiter.FixedWindowOptions{Limit: 50, Calendar: limiter.EveryMinute}),
-		"sliding window": SlidingWindow(limiter.SlidingWindowOptions{Limit: 9, Window: time.Second, Buckets: 10}),
-		"odd sliding":    SlidingWindow(limiter.SlidingWindowOptions{Limit: 9, Window: 1001 * ms, Buckets: 7}),
-		"sliding log":    SlidingLog(limiter.SlidingLogOptions{Limit: 9, Window: time.Second}),
+		"odd bucket":     Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute), Burst: 3}),
+		"leaky":          Bucket(limiter.Bucket{Rate: limiter.Per(999983, 1000*time.Second), Burst: 20, Name: "leaky bucket"}),
+		"window":         FixedWindow(limiter.FixedWindow{Limit: 7, Period: 900 * ms}),
+		"minute":         FixedWindow(limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute}),
+		"sliding window": SlidingWindow(limiter.SlidingWindow{Limit: 9, Window: time.Second, Buckets: 10}),
+		"odd sliding":    SlidingWindow(limiter.SlidingWindow{Limit: 9, Window: 1001 * ms, Buckets: 7}),
+		"sliding log":    SlidingLog(limiter.SlidingLog{Limit: 9, Window: time.Second}),
 	}
 	all := make([]Rule, 0, len(rules))
 	for name, r := range rules {

@@ -35,7 +35,7 @@ func TestContract(t *testing.T) {
 		"bucket": limit(rules[0]), "fixed window": limit(rules[1]), "month": limit(rules[2]), "sliding window": limit(rules[3]),
 		"sliding log": limit(rules[4]), "all rules": limit(rules...),
 		"allowance": func(t *testing.T) spillway.Policy {
-			return newAllowance(t, client, limiter.FixedWindowOptions{Limit: room, Period: time.Hour}, AllowanceOptions{Nodes: 1, Chunk: 1}) // with more, who asks meanwhile lacks what one has fetched
+			return newAllowance(t, client, limiter.FixedWindow{Limit: room, Period: time.Hour}, AllowanceOptions{Nodes: 1, Chunk: 1}) // with more, who asks meanwhile lacks what one has fetched
 		},
 		"quota": func(t *testing.T) spillway.Policy {
 			return newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(room, time.Hour), Name: "contract", Timeout: 10 * time.Second})

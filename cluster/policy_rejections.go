@@ -68,7 +68,7 @@ func (r *rejections) after(wait time.Duration) *spillway.Rejection {
 // costError returns the error of package limiter for a call that can never pass. A limit of that package with the same
 // name and size makes it, so that it wraps the same error.
 func costError(name string, n int, most int64) error {
-	w, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{
+	w, err := limiter.New(limiter.FixedWindow{
 		Limit: int(min(most, math.MaxInt)), Period: time.Hour, Name: name,
 	})
 	if err != nil {

@@ -40,11 +40,11 @@ func TestNoWindowHoldsMoreThanItsLimit(t *testing.T) {
 	client := server(t)
 	for name, rule := range map[string]Rule{
 		"bucket":         perSecond(10, 10),
-		"odd bucket":     Bucket(limiter.BucketOptions{Rate: limiter.Per(7, 3*time.Second), Burst: 5}),
-		"window":         FixedWindow(limiter.FixedWindowOptions{Limit: 20, Period: 900 * ms}),
-		"minute":         FixedWindow(limiter.FixedWindowOptions{Limit: 50, Calendar: limiter.EveryMinute}),
-		"sliding window": SlidingWindow(limiter.SlidingWindowOptions{Limit: 15, Window: time.Second, Buckets: 10}),
-		"sliding log":    SlidingLog(limiter.SlidingLogOptions{Limit: 15, Window: time.Second}),
+		"odd bucket":     Bucket(limiter.Bucket{Rate: limiter.Per(7, 3*time.Second), Burst: 5}),
+		"window":         FixedWindow(limiter.FixedWindow{Limit: 20, Period: 900 * ms}),
+		"minute":         FixedWindow(limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute}),
+		"sliding window": SlidingWindow(limiter.SlidingWindow{Limit: 15, Window: time.Second, Buckets: 10}),
+		"sliding log":    SlidingLog(limiter.SlidingLog{Limit: 15, Window: time.Second}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range seeds {
@@ -154,7 +154,7 @@ func TestNoWindowOfAnAllowanceHoldsMore(t *testing.T) {
 	if os.Getenv("SPILLWAY_LONG") != "" {
 		windows = 60
 	}
-	rule := limiter.FixedWindowOptions{Limit: limit, Period: 200 * ms}
+	rule := limiter.FixedWindow{Limit: limit, Period: 200 * ms}
 	var nodes []*Allowance
 	for range 3 {
 		nodes = append(nodes, newAllowance(t, client, rule, AllowanceOptions{Nodes: 3, Chunk: 16, Term: 150 * ms}))
@@ -217,7 +217,7 @@ func TestAllowanceKeepsWindowsApart(t *testing.T) {
 	r := spillway.Request{Key: "k"}
 	for tries := 0; ; tries++ {
 		require.Less(t, tries, 20, "the machine is too busy to use up a window before it ends")
-		a := newAllowance(t, client, limiter.FixedWindowOptions{Limit: limit, Period: period}, AllowanceOptions{Nodes: 1, Chunk: limit})
+		a := newAllowance(t, client, limiter.FixedWindow{Limit: limit, Period: period}, AllowanceOptions{Nodes: 1, Chunk: limit})
 		var old []spillway.Ticket
 		for range 10 {
 			ticket, err := a.Admit(t.Context(), r)
@@ -248,7 +248,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	const keys = 2000
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	a := newAllowance(t, clientOf(t, proxy.Addr()), limiter.FixedWindowOptions{Limit: 1000, Calendar: limiter.EveryMonth},
+	a := newAllowance(t, clientOf(t, proxy.Addr()), limiter.FixedWindow{Limit: 1000, Calendar: limiter.EveryMonth},
 		AllowanceOptions{Nodes: 1, Chunk: 3, Term: time.Hour})
 	a.limit.conn.timeout = 2 * time.Second // the machine may be busy
 	for i := range keys {
@@ -272,7 +272,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	require.NoError(t, err, "one by one")
 	require.NoError(t, a.Close())
 
-	b := newAllowance(t, clientOf(t, server.Addr()), limiter.FixedWindowOptions{Limit: 10, Period: time.Hour}, AllowanceOptions{Nodes: 1})
+	b := newAllowance(t, clientOf(t, server.Addr()), limiter.FixedWindow{Limit: 10, Period: time.Hour}, AllowanceOptions{Nodes: 1})
 	_, err = b.Admit(t.Context(), spillway.Request{Key: "b"})
 	require.NoError(t, err)
 	_, err = b.Admit(t.Context(), spillway.Request{Key: "b"})
@@ -286,7 +286,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 // What another process resets is noticed within Recheck, and clients hear the true time until then.
 func TestResetByAnotherProcessIsNoticed(t *testing.T) {
 	client := server(t)
-	o := LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 1, Period: 24 * time.Hour})}}
+	o := LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 1, Period: 24 * time.Hour})}}
 	here, there := newLimit(t, client, o), newLimit(t, client, o)
 	for range 2 {
 		_, err := here.Take(t.Context(), "k", 1)
@@ -316,7 +316,7 @@ func TestResetByAnotherProcessIsNoticed(t *testing.T) {
 // Long keys are kept by their hash: apart from each other, and short.
 func TestLongKeysAreKeptShort(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 2, Period: time.Hour})}})
+	l := newLimit(t, client, LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 2, Period: time.Hour})}})
 	a, b := string(make([]byte, 10_000)), string(make([]byte, 10_001))
 	for _, key := range []string{a, b} {
 		for i := range 4 {
@@ -347,8 +347,8 @@ func TestLongKeysAreKeptShort(t *testing.T) {
 // TakeUpTo takes what there is, however much is asked for.
 func TestTakeUpToOfMoreThanNumbersHold(t *testing.T) {
 	for _, rules := range [][]Rule{
-		{perSecond(10, 10)}, {FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour})}, {SlidingLog(limiter.SlidingLogOptions{Limit: 10, Window: time.Hour})},
-		{SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Hour})}, {perSecond(10, 10), FixedWindow(limiter.FixedWindowOptions{Limit: 20, Period: time.Hour})},
+		{perSecond(10, 10)}, {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})}, {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Hour})},
+		{SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Hour})}, {perSecond(10, 10), FixedWindow(limiter.FixedWindow{Limit: 20, Period: time.Hour})},
 	} {
 		f := newFixture(t, server(t), rules...)
 		for _, n := range []int{int(min(int64(1)<<53, math.MaxInt)), math.MaxInt} {

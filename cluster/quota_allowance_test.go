@@ -15,7 +15,7 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-func newAllowance(t *testing.T, client redis.UniversalClient, w limiter.FixedWindowOptions, o AllowanceOptions) *Allowance {
+func newAllowance(t *testing.T, client redis.UniversalClient, w limiter.FixedWindow, o AllowanceOptions) *Allowance {
 	t.Helper()
 	l, err := NewLimit(&LimitOptions{Client: client, Rules: []Rule{FixedWindow(w)}, OnLoss: Closed, Name: "daily"})
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestAllowanceIsExactInSum(t *testing.T) {
 	var nodes []*Allowance
 	for range 4 {
 		nodes = append(nodes, newAllowance(t, clientOf(t, s.Addr()),
-			limiter.FixedWindowOptions{Limit: limit, Calendar: limiter.EveryMonth}, AllowanceOptions{Nodes: 4}))
+			limiter.FixedWindow{Limit: limit, Calendar: limiter.EveryMonth}, AllowanceOptions{Nodes: 4}))
 	}
 	var admitted atomic.Int64
 	var all sync.WaitGroup
@@ -66,7 +66,7 @@ func TestAllowanceIsExactInSum(t *testing.T) {
 
 func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 	s := redistest.Start(t)
-	a := newAllowance(t, clientOf(t, s.Addr()), limiter.FixedWindowOptions{Limit: 5000, Period: time.Hour},
+	a := newAllowance(t, clientOf(t, s.Addr()), limiter.FixedWindow{Limit: 5000, Period: time.Hour},
 		AllowanceOptions{Nodes: 1, Term: 10 * time.Millisecond})
 	r := spillway.Request{Key: "k", Arrived: time.Now()}
 	for range 10_000 {
@@ -91,9 +91,9 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 
 func TestAllowanceOptions(t *testing.T) {
 	client := clientOf(t, "127.0.0.1:1")
-	window, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{FixedWindow(limiter.FixedWindowOptions{Limit: 3, Period: time.Hour})}})
+	window, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 3, Period: time.Hour})}})
 	require.NoError(t, err)
-	bucket, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(3, time.Hour)})}})
+	bucket, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(3, time.Hour)})}})
 	require.NoError(t, err)
 	for want, o := range map[string]*AllowanceOptions{
 		"Limit must be set, got nil":             nil,

@@ -86,7 +86,7 @@ func TestQuotaIsFarFasterThanAsking(t *testing.T) {
 	q := leased(t, QuotaOptions{Client: client, Rate: limiter.Per(1_000_000_000, time.Second)})
 	exact, err := NewLimit(&LimitOptions{
 		Client: client, Nodes: 1,
-		Rules: []Rule{Bucket(limiter.BucketOptions{Rate: limiter.Per(1_000_000_000, time.Second)})},
+		Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1_000_000_000, time.Second)})},
 	})
 	require.NoError(t, err)
 	ctx := context.Background()

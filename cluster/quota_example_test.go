@@ -41,7 +41,7 @@ func ExampleAllowance() {
 	daily, err := cluster.NewLimit(&cluster.LimitOptions{
 		Client: client,
 		Name:   "a day",
-		Rules:  []cluster.Rule{cluster.FixedWindow(limiter.FixedWindowOptions{Limit: 100_000, Calendar: limiter.EveryDay})},
+		Rules:  []cluster.Rule{cluster.FixedWindow(limiter.FixedWindow{Limit: 100_000, Calendar: limiter.EveryDay})},
 		OnLoss: cluster.Closed,
 	})
 	if err != nil {

@@ -174,8 +174,8 @@ func aclOfDocs(t *testing.T) []any {
 func TestRightsOfTheDocumentation(t *testing.T) {
 	client := userOf(t, redistest.Start(t), aclOfDocs(t)...)
 	rules := []Rule{
-		perSecond(100, 100), FixedWindow(limiter.FixedWindowOptions{Limit: 100, Calendar: limiter.EveryDay}),
-		SlidingWindow(limiter.SlidingWindowOptions{Limit: 100, Window: time.Minute}), SlidingLog(limiter.SlidingLogOptions{Limit: 100, Window: time.Minute}),
+		perSecond(100, 100), FixedWindow(limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryDay}),
+		SlidingWindow(limiter.SlidingWindow{Limit: 100, Window: time.Minute}), SlidingLog(limiter.SlidingLog{Limit: 100, Window: time.Minute}),
 	}
 	for _, l := range []*Limit{
 		newLimit(t, client, LimitOptions{Name: "all", Rules: rules}),
@@ -228,8 +228,8 @@ func TestFullRedisStaysInUse(t *testing.T) {
 	require.NoError(t, err)
 	limits := map[string]*Limit{}
 	for name, rule := range map[string]Rule{
-		"bucket": Bucket(limiter.BucketOptions{Rate: limiter.Per(10, time.Hour)}), "window": FixedWindow(limiter.FixedWindowOptions{Limit: 10, Period: time.Hour}),
-		"sliding": SlidingWindow(limiter.SlidingWindowOptions{Limit: 10, Window: time.Hour}),
+		"bucket": Bucket(limiter.Bucket{Rate: limiter.Per(10, time.Hour)}), "window": FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour}),
+		"sliding": SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Hour}),
 	} {
 		limits[name] = newLimit(t, client, LimitOptions{Name: name, Rules: []Rule{rule}})
 		r, err := limits[name].Take(t.Context(), "known", 1)

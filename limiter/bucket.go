@@ -1,25 +1,22 @@
 package limiter
 
 import (
+	"context"
 	"time"
 
 	"github.com/spillway-go/spillway"
 )
 
-// A Bucket is a token bucket: it holds up to Burst tokens and gains them at a steady rate, and a request passes if it finds
-// as many as it costs. So at most Burst + rate × d requests pass in any time d. It begins full.
+// A Bucket is the [Rule] of a token bucket: it holds up to Burst tokens and gains them at a steady rate, and a request passes
+// if it finds as many as it costs. So at most Burst + rate × d requests pass in any time d. It begins full.
+//
+// A leaky bucket used as a meter is the same rule seen from the other side: it holds Burst, each request pours its cost in, it
+// leaks at Rate, and a request that would make it overflow is refused. Its level is [State.Limit] - [State.Remaining]. The leaky
+// bucket in which requests wait is a [Shaper].
 //
 // It is GCRA in integers: exact at any rate from one per day to a billion per second, whatever the pattern of requests.
-// A time before that of an earlier call counts as that time, so a stale clock gains no tokens.
-//
-// It is made by [NewBucket]; the zero Bucket denies everything. All methods may be called concurrently.
 type Bucket struct {
-	meter
-}
-
-// BucketOptions tune a [Bucket]. Rate has to be set.
-type BucketOptions struct {
-	// Rate is how fast tokens come back.
+	// Rate is how fast tokens come back. It has to be set.
 	Rate Rate
 	// Burst is how many tokens the bucket holds, which is the greatest cost that can ever pass. If Burst is 0, it is
 	// Rate.Tokens, or 1 if that is 0. So that nothing is ever rounded, it is at most 2^61 over the ns that Rate has for one
@@ -30,27 +27,98 @@ type BucketOptions struct {
 	Name string
 }
 
-// NewBucket returns a full Bucket. The error names the field that cannot be right.
-func NewBucket(o *BucketOptions) (*Bucket, error) {
-	var opts BucketOptions
-	if o != nil {
-		opts = *o
+func (r Bucket) plan() (p plan[gcraState], err error) {
+	const kind = "Bucket"
+	g, err := newGCRA(kind, r.Rate, r.Burst, "Burst")
+	if err != nil {
+		return p, err
 	}
-	b := new(Bucket)
-	if err := b.setUp("Bucket", opts.Rate, opts.Burst, "Burst", opts.Name, "token bucket"); err != nil {
+	r.Burst = int(g.burst)
+	r.Name, err = named(kind, r.Name, "token bucket")
+	return plan[gcraState]{rule: r, kind: kind, name: r.Name, reason: ReasonRate, core: g}, err
+}
+
+func (r Bucket) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+// A meter is the limit by a [Bucket]. It repeats the two methods that services call most, without the indirections of limit.
+type meter struct {
+	limit[gcraState]
+	g *gcra // the core; guarded by mu
+}
+
+func (r Bucket) build() (Limiter, error) {
+	p, err := r.plan()
+	if err != nil {
 		return nil, err
 	}
+	b := new(meter)
+	b.make(p)
+	b.g = p.core.(*gcra) //nolint:forcetypeassert // of a Bucket
 	return b, nil
 }
 
-// SetLimit is [Bucket.SetLimitAt] now.
-func (b *Bucket) SetLimit(rate Rate, burst int) error { return b.SetLimitAt(readClock(), rate, burst) }
-
-// SetLimitAt changes the rate and the burst from now on, with the defaults of [BucketOptions]. As many tokens as were taken
-// and have not come back stay taken: a greater burst adds the difference, a smaller one leaves at least none. Those who
-// wait already do not wait longer or shorter. The error names what cannot be right, and then nothing has changed.
-func (b *Bucket) SetLimitAt(now time.Time, rate Rate, burst int) error {
-	return b.setLimit(now, "Bucket", rate, burst, "Burst")
+// Allow is that of [Limiter].
+func (b *meter) Allow() bool {
+	now := b.clock.now()
+	if now < b.closed.Load() {
+		b.fast.Add(1)
+		return false
+	}
+	b.mu.Lock()
+	g := b.g
+	level, last := g.levelAt(&b.state, now)
+	if level += g.b; level <= g.full {
+		b.state.level, b.state.last = level, last
+		b.state.count(1)
+		b.counts.admitted++
+		b.mu.Unlock()
+		return true
+	}
+	b.mu.Unlock()
+	_, _, v := b.take(moment{ns: now}, 1, 0) // which knows how to refuse
+	return v == taken
 }
 
-var _ spillway.Policy = (*Bucket)(nil)
+// Admit takes the cost of r, at its arrival. It never waits.
+func (b *meter) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	now := b.clock.ns(r.Arrived)
+	if uint(r.Cost) <= 1 {
+		if closed := b.closed.Load(); now < closed {
+			b.fast.Add(1)
+			return 0, b.reject.after(time.Duration(closed - now))
+		}
+		if stamp, ok := b.takeOne(now); ok {
+			return spillway.Ticket(stamp), nil
+		}
+	}
+	return b.limit.Admit(ctx, r)
+}
+
+// takeOne takes one token if it is there, and changes nothing if it is not.
+func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
+	b.mu.Lock()
+	g := b.g
+	level, last := g.levelAt(&b.state, now)
+	level += g.b
+	if level > g.full {
+		b.mu.Unlock()
+		return 0, false
+	}
+	b.state.level, b.state.last = level, last
+	stamp = b.state.count(1)
+	b.counts.admitted++
+	b.mu.Unlock()
+	return stamp, true
+}
+
+// Tune is that of [Limiter].
+func (b *meter) Tune(rule Rule) error { return b.TuneAt(readClock(), rule) }
+
+// TuneAt is that of [Limiter].
+func (b *meter) TuneAt(now time.Time, rule Rule) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.tune(b.clock.moment(now), rule)
+	b.g = b.core.(*gcra) //nolint:forcetypeassert // of a Bucket
+	return err
+}

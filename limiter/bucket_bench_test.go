@@ -37,8 +37,8 @@ func BenchmarkClock(b *testing.B) {
 }
 
 func BenchmarkBucket(b *testing.B) {
-	allow := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: wide}))
-	deny := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: narrow}))
+	allow := spillway.Must(limiter.New(limiter.Bucket{Rate: wide}))
+	deny := spillway.Must(limiter.New(limiter.Bucket{Rate: narrow}))
 	deny.Allow()
 	serialAndParallel(b, "allow", func() { allow.Allow() })
 	serialAndParallel(b, "deny", func() { deny.Allow() })

@@ -13,11 +13,11 @@ import (
 	"github.com/spillway-go/spillway/internal/race"
 )
 
-func newBucket(t testing.TB, r Rate, burst int) *Bucket {
+func newBucket(t testing.TB, r Rate, burst int) *meter {
 	t.Helper()
-	b, err := NewBucket(&BucketOptions{Rate: r, Burst: burst})
+	b, err := New(Bucket{Rate: r, Burst: burst})
 	require.NoError(t, err)
-	return b
+	return b.(*meter)
 }
 
 const d = 100 * time.Millisecond
@@ -47,7 +47,7 @@ func TestBucketThatGainsNothing(t *testing.T) {
 	require.Equal(t, &spillway.Rejection{Policy: "token bucket", Reason: ReasonRate, OverQuota: true}, err)
 
 	day := 500 * 24 * time.Hour
-	require.NoError(t, b.SetLimitAt(after(day), Per(10, time.Second), 1))
+	require.NoError(t, b.TuneAt(after(day), Bucket{Rate: Per(10, time.Second), Burst: 1}))
 	play(t, b, []call{{day, 1, false}, {day + d - 1, 1, false}, {day + d, 1, true}})
 }
 
@@ -159,14 +159,14 @@ func TestBucketDebt(t *testing.T) {
 func TestBucketSetLimit(t *testing.T) {
 	b := newBucket(t, Per(10, time.Second), 10)
 	require.NoError(t, b.AllowAt(after(0), 3))
-	require.NoError(t, b.SetLimitAt(after(0), Per(20, time.Second), 20))
+	require.NoError(t, b.TuneAt(after(0), Bucket{Rate: Per(20, time.Second), Burst: 20}))
 	require.Equal(t, int64(17), b.PeekAt(after(0)).Remaining, "raised by ten")
-	require.NoError(t, b.SetLimitAt(after(0), Per(5, time.Second), 5))
+	require.NoError(t, b.TuneAt(after(0), Bucket{Rate: Per(5, time.Second), Burst: 5}))
 	require.Equal(t, State{Limit: 5, Remaining: 2, NextIn: 2 * d, FullIn: 6 * d}, b.PeekAt(after(0)))
-	require.NoError(t, b.SetLimitAt(after(0), Per(1, time.Second), 2))
+	require.NoError(t, b.TuneAt(after(0), Bucket{Rate: Per(1, time.Second), Burst: 2}))
 	require.Equal(t, int64(0), b.PeekAt(after(0)).Remaining)
 	require.Equal(t, 2*time.Second, b.PeekAt(after(0)).NextIn)
-	err := b.SetLimitAt(after(0), Rate{}, 1)
+	err := b.TuneAt(after(0), Bucket{Rate: Rate{}, Burst: 1})
 	require.EqualError(t, err, "limiter: Bucket: Rate.Per must be positive, got 0s")
 	require.Equal(t, int64(2), b.PeekAt(after(0)).Limit, "nothing has changed")
 }
@@ -257,8 +257,8 @@ func TestBucketStats(t *testing.T) {
 }
 
 func TestBucketOptions(t *testing.T) {
-	for want, o := range map[string]*BucketOptions{
-		"limiter: Bucket: Rate.Per must be positive, got 0s":              nil,
+	for want, o := range map[string]Bucket{
+		"limiter: Bucket: Rate.Per must be positive, got 0s":              {},
 		"limiter: Bucket: Rate.Per must be positive, got -1s":             {Rate: Per(1, -time.Second)},
 		"limiter: Bucket: Rate.Tokens must not be negative, got -1":       {Rate: Per(-1, time.Second)},
 		"limiter: Bucket: Burst must be at least 1, got -1":               {Rate: Per(1, 1), Burst: -1},
@@ -267,16 +267,16 @@ func TestBucketOptions(t *testing.T) {
 			Rate: Per(1, 24*time.Hour), Burst: 1e9,
 		},
 	} {
-		b, err := NewBucket(o)
+		b, err := New(o)
 		require.Nil(t, b)
-		if o != nil && o.Name != "" {
+		if o.Name != "" {
 			require.ErrorContains(t, err, "Name must be printable ASCII")
 			continue
 		}
 		require.EqualError(t, err, want)
 	}
-	b := spillway.Must(NewBucket(&BucketOptions{Rate: Per(50, time.Second), Name: "burst"}))
-	require.Equal(t, int64(50), b.Peek().Limit)
+	b := spillway.Must(New(Bucket{Rate: Per(50, time.Second), Name: "burst"}))
+	require.Equal(t, int64(50), b.PeekAt(readClock()).Limit)
 	require.Equal(t, "burst", b.Stats().Name)
 }
 

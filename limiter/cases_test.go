@@ -76,11 +76,11 @@ func TestCasesOfJuju(t *testing.T) {
 // As Guava's tryAcquire.
 func TestCasesOfGuava(t *testing.T) {
 	ms := time.Millisecond
-	try := func(s *Shaper, at, timeout time.Duration) bool {
+	try := func(s *shaper, at, timeout time.Duration) bool {
 		_, err := s.ReserveAt(after(at), 1, timeout)
 		return err == nil
 	}
-	s := newShaper(t, ShaperOptions{Rate: Per(5, time.Second)})
+	s := newShaper(t, Shaper{Rate: Per(5, time.Second)})
 	require.True(t, try(s, 0, 0))
 	require.False(t, try(s, 0, 0))
 	require.False(t, try(s, 0, -time.Second), "which is no timeout")
@@ -92,13 +92,13 @@ func TestCasesOfGuava(t *testing.T) {
 
 // As uber/ratelimit: many takers share one pace, and slack is saved up and then used up.
 func TestCasesOfUber(t *testing.T) {
-	shaper := func(n, slack int) *Shaper {
-		return newShaper(t, ShaperOptions{Rate: Per(n, time.Second), Slack: slack})
+	shaper := func(n, slack int) Limiter {
+		return newShaper(t, Shaper{Rate: Per(n, time.Second), Slack: slack})
 	}
 	t.Run("four takers", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			passed := take(t, func() []*Shaper { return []*Shaper{shaper(100, 0)} }, 4)
+			passed := take(t, func() []Limiter { return []Limiter{shaper(100, 0)} }, 4)
 			for _, second := range []int64{1, 2, 3} {
 				time.Sleep(time.Until(begin.Add(time.Duration(second)*time.Second - 1))) // before the next passes
 				require.Equal(t, 100*second, passed.Load())
@@ -108,9 +108,9 @@ func TestCasesOfUber(t *testing.T) {
 	for slack, want := range map[int]int64{0: 120, 10: 130, 20: 140, 150: 270} {
 		synctest.Test(t, func(t *testing.T) {
 			fast, slow := shaper(100, slack), shaper(10, 0)
-			passed := take(t, func() []*Shaper { return []*Shaper{slow, fast} }, 1)
+			passed := take(t, func() []Limiter { return []Limiter{slow, fast} }, 1)
 			time.Sleep(2 * time.Second)
-			more := take(t, func() []*Shaper { return []*Shaper{fast} }, 1)
+			more := take(t, func() []Limiter { return []Limiter{fast} }, 1)
 			time.Sleep(time.Second)
 			require.InDelta(t, want, passed.Load()+more.Load(), 2, "slack %d", slack)
 		})
@@ -120,7 +120,7 @@ func TestCasesOfUber(t *testing.T) {
 		at, pass time.Duration
 	}{{0, 3, 3}, {1, 3, 4}, {1, 10, 11}} {
 		synctest.Test(t, func(t *testing.T) {
-			passed := take(t, func() []*Shaper { return []*Shaper{shaper(1, c.slack)} }, 3)
+			passed := take(t, func() []Limiter { return []Limiter{shaper(1, c.slack)} }, 3)
 			time.Sleep(c.at*time.Second - time.Millisecond)
 			require.Equal(t, int64(c.pass), passed.Load(), "slack %d after %d s", c.slack, c.at)
 		})
@@ -128,7 +128,7 @@ func TestCasesOfUber(t *testing.T) {
 }
 
 // take has so many takers go through all shapers again and again until the test ends, and counts how often they got through.
-func take(t *testing.T, build func() []*Shaper, takers int) *atomic.Int64 {
+func take(t *testing.T, build func() []Limiter, takers int) *atomic.Int64 {
 	t.Helper()
 	passed, shapers := new(atomic.Int64), build()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,13 +152,13 @@ func take(t *testing.T, build func() []*Shaper, takers int) *atomic.Int64 {
 // As resilience4j: permits of a cycle that is to come are taken in advance, and a limit that is changed counts from then on.
 func TestCasesOfResilience4j(t *testing.T) {
 	const s = time.Second
-	w := newWindow(t, FixedWindowOptions{Limit: 1, Period: s})
+	w := newWindow(t, FixedWindow{Limit: 1, Period: s})
 	play(t, w, []call{{0, 1, true}, {0, 1, false}})
 	_, err := w.ReserveAt(after(0), 1, s)
 	require.NoError(t, err)
 	require.Equal(t, State{Limit: 1, NextIn: s, FullIn: 2 * s}, w.PeekAt(after(0)), "the next one is taken too")
 	play(t, w, []call{{s, 1, false}, {2 * s, 1, true}})
-	require.NoError(t, w.SetLimit(3))
+	require.NoError(t, setLimit(w, 3))
 	play(t, w, []call{{2 * s, 2, true}, {2 * s, 1, false}, {3 * s, 3, true}, {9 * s, 3, true}, {9 * s, 1, false}})
 }
 
@@ -167,7 +167,7 @@ func TestCasesOfResilience4j(t *testing.T) {
 func TestCasesOfSemaphores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const k, waiting = 3, 4
-		q := newQueue(t, QueueOptions{Limit: k, MaxQueue: waiting})
+		q := newQueue(t, Queue{Limit: k, MaxQueue: waiting})
 		l := newLine(t, q)
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		for _, who := range names {
@@ -182,8 +182,8 @@ func TestCasesOfSemaphores(t *testing.T) {
 		l.all.Wait()
 		require.Equal(t, names[:k+waiting], l.in)
 		require.Panics(t, func() { q.Release(1) })
-		require.Equal(t, QueueStats{Name: "queue", Limit: k, Admitted: 7, Waited: 4, Full: 1}, q.Stats())
-		require.Equal(t, State{Limit: k, Remaining: k}, q.Peek())
+		require.Equal(t, Stats{Name: "queue", Admitted: 7, Refused: 1, Waited: 4, Full: 1}, q.Stats())
+		require.Equal(t, State{Limit: k, Remaining: k}, q.PeekAt(readClock()))
 	})
 }
 
@@ -193,7 +193,7 @@ func TestLookingChangesNothing(t *testing.T) {
 	for name, l := range directs(t) {
 		t.Run(name, func(t *testing.T) {
 			twin := twins[name]
-			if w, ok := l.(*SlidingWindow); ok {
+			if w, ok := l.(*limit[slidingState]); ok {
 				align(twin, w.clock)
 			}
 			for i := range 40 {

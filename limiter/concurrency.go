@@ -11,58 +11,58 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A Concurrency lets at most Limit requests run at once: a semaphore that refuses instead of blocking. A request of cost n
-// takes n places. A [Queue] has others wait for their turn.
+// A Concurrency is the [Rule] that lets at most Limit requests run at once: a semaphore that refuses instead of blocking. A
+// request of cost n takes n places. By a [Queue] requests wait for their turn.
 //
-// It limits what is in flight, not a rate: it protects what runs out when requests pile up, such as memory or a pool of
-// connections. So its refusals are for lack of room (503), not of quota (429).
-//
-// It is made by [NewConcurrency]; the zero Concurrency denies everything. All methods may be called concurrently, and none
-// takes a lock.
+// It limits the requests in flight, not a rate: it protects resources that run out when requests pile up, such as memory or a
+// pool of connections. So its refusals are for lack of room (503), not of quota (429). It takes no lock. When Limit is lowered
+// while it runs, running requests go on, and nothing new is let in until there is room.
 type Concurrency struct {
-	limit    atomic.Int64
-	inFlight atomic.Int64
-	refused  stats.Counter
-	reject   *rejections // nil in the zero value
-}
-
-// ConcurrencyOptions tune a [Concurrency]. Limit has to be set.
-type ConcurrencyOptions struct {
-	// Limit is how many requests may run at once, at least 1.
+	// Limit is how many requests may run at once, at least 1. It has to be set.
 	Limit int
 	// Name is what rejections and metrics call the limit, in printable ASCII. If Name is empty, it is "concurrency".
 	Name string
 }
 
-// ConcurrencyStats is a snapshot of a [Concurrency].
-type ConcurrencyStats struct {
-	Name     string
-	Limit    int64
-	InFlight int64 // places taken; above Limit for a while after that was lowered
-	Refused  int64 // requests refused by Admit and Acquire; a bare TryAcquire is not counted, which would double its price
+func (r Concurrency) plan() (p plan[int64], err error) {
+	const kind = "Concurrency"
+	if err := validatePlaces(kind, r.Limit); err != nil {
+		return p, err
+	}
+	r.Name, err = named(kind, r.Name, "concurrency")
+	return plan[int64]{rule: r, kind: kind, name: r.Name, reason: ReasonLimit, room: true, core: &lending{limit: int64(r.Limit)}}, err
 }
 
-// NewConcurrency returns a Concurrency with nothing in flight. The error names the field that cannot be right.
-func NewConcurrency(o *ConcurrencyOptions) (*Concurrency, error) {
-	var opts ConcurrencyOptions
-	if o != nil {
-		opts = *o
+func validatePlaces(kind string, limit int) error {
+	if limit < 1 || int64(limit) > math.MaxInt64/2 {
+		return fmt.Errorf("limiter: %s: Limit must be at least 1, got %d", kind, limit)
 	}
-	if opts.Name == "" {
-		opts.Name = "concurrency"
-	}
-	if err := validateName("Concurrency", opts.Name); err != nil {
+	return nil
+}
+
+func (r Concurrency) build() (Limiter, error) {
+	p, err := r.plan()
+	if err != nil {
 		return nil, err
 	}
-	c := &Concurrency{reject: newRejections(opts.Name, ReasonLimit, false)}
-	if err := c.SetLimit(opts.Limit); err != nil {
-		return nil, err
-	}
+	c := &places{plan: p, reject: p.rejections()}
+	c.limit.Store(p.core.max())
 	return c, nil
 }
 
+func (r Concurrency) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+// A places is the limit by a [Concurrency].
+type places struct {
+	limit    atomic.Int64
+	inFlight atomic.Int64
+	refused  stats.Counter
+	reject   *rejections
+	plan     plan[int64] // as it was made
+}
+
 // Admit takes as many places as r costs. It never waits.
-func (c *Concurrency) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+func (c *places) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	n := costOf(&r)
 	if c.take(n) {
 		return 0, nil
@@ -72,36 +72,56 @@ func (c *Concurrency) Admit(_ context.Context, r spillway.Request) (spillway.Tic
 }
 
 // Done gives the places of r back, however it went.
-func (c *Concurrency) Done(r spillway.Request, _ spillway.Ticket, _ spillway.Result) {
+func (c *places) Done(r spillway.Request, _ spillway.Ticket, _ spillway.Result) {
 	c.release(costOf(&r))
 }
 
-// TryAcquire takes one place if one is free, and reports whether it was. The caller gives it back with Release(1).
-func (c *Concurrency) TryAcquire() bool { return c.take(1) }
+// Allow is that of [Limiter].
+func (c *places) Allow() bool { return c.take(1) }
 
-// Acquire takes n places, to be given back with Release(n), and returns nil; or it takes none and returns a
-// *[spillway.Rejection], or a *[CostError] if n is negative or greater than the limit.
-func (c *Concurrency) Acquire(n int) error {
+// AllowAt is that of [Limiter].
+func (c *places) AllowAt(_ time.Time, n int) error {
 	if c.take(int64(n)) {
 		return nil
 	}
 	c.refused.Add(1)
 	rej := c.refusal(int64(n))
-	if limit := c.limit.Load(); c.reject != nil && (n < 0 || int64(n) > limit) {
-		return &CostError{Limit: c.reject.policy, Cost: n, Max: int(limit), rejection: rej}
+	if limit := c.limit.Load(); n < 0 || int64(n) > limit {
+		return &CostError{Limit: c.plan.name, Cost: n, Max: int(limit), rejection: rej}
 	}
 	return rej
 }
 
-// Release gives n places back. It panics if fewer are taken, and then changes nothing.
-func (c *Concurrency) Release(n int) {
+// Wait is that of [Limiter].
+func (c *places) Wait(ctx context.Context, n int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.AllowAt(time.Time{}, n)
+}
+
+// ReserveAt is that of [Limiter].
+func (c *places) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, error) {
+	if err := c.AllowAt(now, n); err != nil {
+		return Reservation{}, err
+	}
+	return Reservation{from: c, n: int64(n)}, nil
+}
+
+// ns makes every time count as that of the Reservation: places are held until they are given back.
+func (c *places) ns(time.Time) int64 { return 0 }
+
+func (c *places) refund(_ time.Time, _ Reservation, n int64) { c.release(n) }
+
+// Release is that of [Limiter].
+func (c *places) Release(n int) {
 	if n < 0 {
 		panic("limiter: Concurrency: Release of a negative number")
 	}
 	c.release(int64(n))
 }
 
-func (c *Concurrency) take(n int64) bool {
+func (c *places) take(n int64) bool {
 	for {
 		taken, limit := c.inFlight.Load(), c.limit.Load()
 		if n < 0 || n > limit-taken {
@@ -113,7 +133,7 @@ func (c *Concurrency) take(n int64) bool {
 	}
 }
 
-func (c *Concurrency) release(n int64) {
+func (c *places) release(n int64) {
 	for {
 		taken := c.inFlight.Load()
 		if n > taken {
@@ -125,44 +145,78 @@ func (c *Concurrency) release(n int64) {
 	}
 }
 
-func (c *Concurrency) refusal(n int64) *spillway.Rejection {
-	switch {
-	case c.reject == nil:
-		return errZero
-	case n < 0 || n > c.limit.Load():
+func (c *places) refusal(n int64) *spillway.Rejection {
+	if n < 0 || n > c.limit.Load() {
 		return c.reject.cost(n)
 	}
 	return &c.reject.unknown
 }
 
-// SetLimit changes how many requests may run at once. It does not wait: after a decrease, what runs goes on, and nothing
-// new is let in until there is room. The error says that limit cannot be right, and then nothing has changed.
-func (c *Concurrency) SetLimit(limit int) error {
-	if limit < 1 || int64(limit) > math.MaxInt64/2 {
-		return fmt.Errorf("limiter: Concurrency: Limit must be at least 1, got %d", limit)
+// Rule is that of [Limiter].
+func (c *places) Rule() Rule { return Concurrency{Limit: int(c.limit.Load()), Name: c.plan.name} }
+
+// Tune is that of [Limiter].
+func (c *places) Tune(rule Rule) error { return c.TuneAt(time.Time{}, rule) }
+
+// TuneAt is that of [Limiter].
+func (c *places) TuneAt(_ time.Time, rule Rule) error {
+	next, err := c.plan.next(rule)
+	if err == nil {
+		c.limit.Store(next.core.max())
 	}
-	if c.reject != nil {
-		c.limit.Store(int64(limit))
-	}
-	return nil
+	return err
 }
 
-// Peek returns what could be taken now. Nobody knows when there will be more.
-func (c *Concurrency) Peek() State {
+// PeekAt is that of [Limiter].
+func (c *places) PeekAt(time.Time) State {
 	limit := c.limit.Load()
 	return State{Limit: limit, Remaining: max(limit-c.inFlight.Load(), 0)}
 }
 
-// Idle reports whether nothing is in flight.
-func (c *Concurrency) Idle(time.Time) bool { return c.inFlight.Load() == 0 }
+// Idle is that of [Member].
+func (c *places) Idle(time.Time) bool { return c.inFlight.Load() == 0 }
 
-// Stats returns a snapshot. It may be called at any time.
-func (c *Concurrency) Stats() ConcurrencyStats {
-	s := ConcurrencyStats{Limit: c.limit.Load(), InFlight: c.inFlight.Load(), Refused: c.refused.Value()}
-	if c.reject != nil {
-		s.Name = c.reject.policy
-	}
-	return s
+// Quota is that of [Limiter].
+func (c *places) Quota(now time.Time, _ spillway.Request) spillway.Quota {
+	s := c.PeekAt(now)
+	return spillway.Quota{Name: c.plan.name, Limit: s.Limit, Remaining: s.Remaining}
 }
 
-var _ spillway.Policy = (*Concurrency)(nil)
+// Stats is that of [Limiter].
+func (c *places) Stats() Stats {
+	return Stats{Name: c.plan.name, InFlight: c.inFlight.Load(), Refused: c.refused.Value()}
+}
+
+// lending is the rule of a Concurrency for a Keyed, where the lock of a shard guards what is in flight.
+type lending struct{ limit int64 }
+
+func (p *lending) take(inFlight *int64, _ moment, n, _ int64) (wait int64, stamp uint64, ok bool) {
+	if n > p.limit-*inFlight {
+		return int64(never), 0, false
+	}
+	*inFlight += n
+	return 0, 0, true
+}
+
+func (p *lending) giveBack(inFlight *int64, _ moment, l loan) {
+	*inFlight = max(*inFlight-l.n, 0)
+}
+
+func (p *lending) peek(inFlight *int64, _ moment) State {
+	return State{Limit: p.limit, Remaining: max(p.limit-*inFlight, 0)}
+}
+
+func (p *lending) idle(inFlight *int64, _ moment) bool { return *inFlight == 0 }
+
+func (p *lending) since(int64, *int64) core[int64] { return p }
+
+// heir returns none: places taken from s are given back to s.
+func (p *lending) heir(*int64, moment) int64 { return 0 }
+
+func (p *lending) max() int64 { return p.limit }
+
+func (p *lending) window() time.Duration { return 0 }
+
+func (p *lending) follows(core[int64]) error { return nil }
+
+func (p *lending) adopt(*int64, moment, core[int64]) {}

@@ -15,27 +15,27 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-func newConcurrency(t testing.TB, limit int) *Concurrency {
+func newConcurrency(t testing.TB, limit int) *places {
 	t.Helper()
-	c, err := NewConcurrency(&ConcurrencyOptions{Limit: limit})
+	c, err := New(Concurrency{Limit: limit})
 	require.NoError(t, err)
-	return c
+	return c.(*places)
 }
 
 func TestConcurrencyCounts(t *testing.T) {
 	c := newConcurrency(t, 3)
-	require.NoError(t, c.Acquire(2))
-	require.True(t, c.TryAcquire())
-	require.False(t, c.TryAcquire())
-	require.NoError(t, c.Acquire(0))
-	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, c.Acquire(1), "a lack of room, not a quota")
-	require.Equal(t, ConcurrencyStats{Name: "concurrency", Limit: 3, InFlight: 3, Refused: 1}, c.Stats())
+	require.NoError(t, c.AllowAt(start, 2))
+	require.True(t, c.Allow())
+	require.False(t, c.Allow())
+	require.NoError(t, c.AllowAt(start, 0))
+	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, c.AllowAt(start, 1), "a lack of room, not a quota")
+	require.Equal(t, Stats{Name: "concurrency", InFlight: 3, Refused: 1}, c.Stats())
 	require.False(t, c.Idle(start))
 	c.Release(2)
-	require.Equal(t, State{Limit: 3, Remaining: 2}, c.Peek())
+	require.Equal(t, State{Limit: 3, Remaining: 2}, c.PeekAt(readClock()))
 	for _, n := range []int{4, -1, math.MaxInt, math.MinInt} {
 		var cost *CostError
-		require.ErrorAs(t, c.Acquire(n), &cost)
+		require.ErrorAs(t, c.AllowAt(start, n), &cost)
 		_, err := c.Admit(t.Context(), spillway.Request{Cost: n})
 		require.Same(t, cost.Unwrap(), err)
 	}
@@ -50,20 +50,20 @@ func TestConcurrencyCounts(t *testing.T) {
 
 func TestConcurrencyIsResizedWhileInUse(t *testing.T) {
 	c := newConcurrency(t, 3)
-	require.NoError(t, c.Acquire(3))
-	require.NoError(t, c.SetLimit(1), "which does not wait")
-	require.Equal(t, State{Limit: 1}, c.Peek())
+	require.NoError(t, c.AllowAt(start, 3))
+	require.NoError(t, setLimit(c, 1), "which does not wait")
+	require.Equal(t, State{Limit: 1}, c.PeekAt(readClock()))
 	c.Release(2)
-	require.False(t, c.TryAcquire())
+	require.False(t, c.Allow())
 	c.Release(1)
-	require.True(t, c.TryAcquire())
-	require.NoError(t, c.SetLimit(2))
-	require.True(t, c.TryAcquire())
-	require.EqualError(t, c.SetLimit(0), "limiter: Concurrency: Limit must be at least 1, got 0")
-	require.Equal(t, int64(2), c.Stats().Limit)
-	_, err := NewConcurrency(nil)
+	require.True(t, c.Allow())
+	require.NoError(t, setLimit(c, 2))
+	require.True(t, c.Allow())
+	require.EqualError(t, setLimit(c, 0), "limiter: Concurrency: Limit must be at least 1, got 0")
+	require.Equal(t, int64(2), c.PeekAt(start).Limit)
+	_, err := New(Concurrency{})
 	require.EqualError(t, err, "limiter: Concurrency: Limit must be at least 1, got 0")
-	_, err = NewConcurrency(&ConcurrencyOptions{Limit: 1, Name: "\n"})
+	_, err = New(Concurrency{Limit: 1, Name: "\n"})
 	require.ErrorContains(t, err, "Name must be printable ASCII")
 }
 
@@ -76,13 +76,13 @@ func TestBoundsHoldUnderContention(t *testing.T) {
 		limit   = 20
 	)
 	rate := Per(limit, window)
-	keyed := spillway.Must(NewKeyed(&KeyedOptions{Like: newBucket(t, rate, limit)}))
-	queue := spillway.Must(NewQueue(&QueueOptions{Limit: 3, MaxQueue: 2}))
-	shaper := spillway.Must(NewShaper(&ShaperOptions{Rate: Per(500, time.Second), MaxQueue: 100}))
+	keyed := spillway.Must(NewKeyed(Bucket{Rate: rate, Burst: limit}, nil))
+	queue := spillway.Must(New(Queue{Limit: 3, MaxQueue: 2}))
+	shaper := spillway.Must(New(Shaper{Rate: Per(500, time.Second), MaxQueue: 100}))
 	concurrency := newConcurrency(t, 3)
 	rates := []interface{ Allow() bool }{
-		newBucket(t, rate, limit), newWindow(t, FixedWindowOptions{Limit: limit, Period: window}), newSliding(t, limit, window, 10),
-		newLog(t, limit, window), newWarmUp(t, WarmUpOptions{Rate: rate}), allowKey{keyed}, shaper,
+		newBucket(t, rate, limit), newWindow(t, FixedWindow{Limit: limit, Period: window}), newSliding(t, limit, window, 10),
+		newLog(t, limit, window), newWarmUp(t, WarmUp{Rate: rate}), allowKey{keyed}, shaper,
 	}
 	passed := make([]atomic.Int64, len(rates))
 	var queued, running, most atomic.Int64
@@ -97,19 +97,19 @@ func TestBoundsHoldUnderContention(t *testing.T) {
 						passed[j].Add(1)
 					}
 				}
-				if concurrency.TryAcquire() {
+				if concurrency.Allow() {
 					raise(&most, running.Add(1))
 					running.Add(-1)
 					concurrency.Release(1)
 				}
-				if queue.Acquire(t.Context(), 1, spillway.Priority(i%3)) == nil {
+				if queue.Wait(t.Context(), 1) == nil {
 					raise(&queueRuns, queued.Add(1))
 					queued.Add(-1)
 					queue.Release(1)
 				}
 				if i%64 == 0 {
-					_ = concurrency.SetLimit(1 + i/64%3)
-					_ = queue.SetLimit(1 + i/64%3)
+					_ = setLimit(concurrency, 1+i/64%3)
+					_ = setLimit(queue, 1+i/64%3)
 				}
 			}
 		})
@@ -156,12 +156,12 @@ func TestKeyedGivesBackWhatItHasLent(t *testing.T) {
 
 	k.Refund("own", 1)
 	require.True(t, k.Allow("a"), "of its own now, beside what it has of the others")
-	require.Equal(t, int64(1), k.Peek("a").Remaining)
+	require.Equal(t, int64(1), k.PeekAt(start, "a").Remaining)
 	for _, key := range []string{"a", "a", "b"} {
 		k.Refund(key, 1)
 	}
-	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("a"))
-	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("c"))
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "a"))
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "c"))
 }
 
 // Whether with tickets or without, all that was lent is there again in the end.

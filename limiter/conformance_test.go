@@ -13,35 +13,35 @@ import (
 
 // makers returns a constructor of each limit, small enough to refuse soon.
 func makers() map[string]func() spillway.Policy {
-	bucket := func() *Bucket { return spillway.Must(NewBucket(&BucketOptions{Rate: Per(10, time.Second), Burst: 7})) }
-	odd := func() *Bucket { return spillway.Must(NewBucket(&BucketOptions{Rate: Per(7, time.Minute), Burst: 5})) }
-	window := func() *FixedWindow {
-		return spillway.Must(NewFixedWindow(&FixedWindowOptions{Limit: 9, Period: time.Minute}))
+	bucket := func() Limiter { return spillway.Must(New(Bucket{Rate: Per(10, time.Second), Burst: 7})) }
+	odd := func() Limiter { return spillway.Must(New(Bucket{Rate: Per(7, time.Minute), Burst: 5})) }
+	window := func() Limiter {
+		return spillway.Must(New(FixedWindow{Limit: 9, Period: time.Minute}))
 	}
-	day := func() *FixedWindow {
-		return spillway.Must(NewFixedWindow(&FixedWindowOptions{Limit: 9, Calendar: EveryDay}))
+	day := func() Limiter {
+		return spillway.Must(New(FixedWindow{Limit: 9, Calendar: EveryDay}))
 	}
-	sliding := func() *SlidingWindow {
-		return spillway.Must(NewSlidingWindow(&SlidingWindowOptions{Limit: 9, Window: time.Minute}))
+	sliding := func() Limiter {
+		return spillway.Must(New(SlidingWindow{Limit: 9, Window: time.Minute}))
 	}
-	log := func() *SlidingLog {
-		return spillway.Must(NewSlidingLog(&SlidingLogOptions{Limit: 9, Window: time.Minute}))
+	log := func() Limiter {
+		return spillway.Must(New(SlidingLog{Limit: 9, Window: time.Minute}))
 	}
-	warm := func() *WarmUp {
-		return spillway.Must(NewWarmUp(&WarmUpOptions{Rate: Per(10, time.Second), WarmUp: 10 * time.Second}))
+	warm := func() Limiter {
+		return spillway.Must(New(WarmUp{Rate: Per(10, time.Second), WarmUp: 10 * time.Second}))
 	}
-	concurrency := func() *Concurrency { return spillway.Must(NewConcurrency(&ConcurrencyOptions{Limit: 9})) }
-	keyed := func(like Limit, maxKeys int) spillway.Policy {
-		return spillway.Must(NewKeyed(&KeyedOptions{Like: like, MaxKeys: maxKeys}))
+	concurrency := func() Limiter { return spillway.Must(New(Concurrency{Limit: 9})) }
+	keyed := func(like Limiter, maxKeys int) spillway.Policy {
+		return spillway.Must(NewKeyed(like.Rule(), &KeyedOptions{MaxKeys: maxKeys}))
 	}
 	return map[string]func() spillway.Policy{
 		"Bucket":     func() spillway.Policy { return bucket() },
 		"odd Bucket": func() spillway.Policy { return odd() },
 		"no refill": func() spillway.Policy {
-			return spillway.Must(NewBucket(&BucketOptions{Rate: Per(0, time.Second), Burst: 5}))
+			return spillway.Must(New(Bucket{Rate: Per(0, time.Second), Burst: 5}))
 		},
 		"Policer": func() spillway.Policy {
-			return spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(3, time.Second), Capacity: 4}))
+			return spillway.Must(New(Bucket{Rate: Per(3, time.Second), Burst: 4}))
 		},
 		"FixedWindow":   func() spillway.Policy { return window() },
 		"calendar":      func() spillway.Policy { return day() },
@@ -59,17 +59,17 @@ func makers() map[string]func() spillway.Policy {
 		"Keyed SlidingWindow": func() spillway.Policy { return keyed(sliding(), 0) },
 		"Keyed SlidingLog":    func() spillway.Policy { return keyed(log(), 0) },
 		"Keyed WarmUp":        func() spillway.Policy { return keyed(warm(), 0) },
-		"Keyed Concurrency":   func() spillway.Policy { return keyed(spillway.Must(NewConcurrency(&ConcurrencyOptions{Limit: 2})), 0) },
+		"Keyed Concurrency":   func() spillway.Policy { return keyed(spillway.Must(New(Concurrency{Limit: 2})), 0) },
 	}
 }
 
 // queuers returns a constructor of each limit that queues.
 func queuers() map[string]func() spillway.Policy {
-	shaper := func() *Shaper {
-		return spillway.Must(NewShaper(&ShaperOptions{Rate: Per(5, time.Second), Slack: 3, MaxQueue: 5}))
+	shaper := func() Limiter {
+		return spillway.Must(New(Shaper{Rate: Per(5, time.Second), Slack: 3, MaxQueue: 5}))
 	}
-	queue := func(o Order) *Queue {
-		return spillway.Must(NewQueue(&QueueOptions{Limit: 5, MaxQueue: 4, MaxWait: 50 * time.Millisecond, Order: o}))
+	queue := func(o Order) Limiter {
+		return spillway.Must(New(Queue{Limit: 5, MaxQueue: 4, MaxWait: 50 * time.Millisecond, Order: o}))
 	}
 	registry := func(build func() Member, maxKeys int) spillway.Policy {
 		return spillway.Must(NewRegistry(&RegistryOptions{New: func(string) (Member, error) { return build(), nil }, MaxKeys: maxKeys}))
@@ -106,9 +106,9 @@ func TestContract(t *testing.T) {
 // bare hides the Stats of what has nothing in flight: the suite would read them after each step, only to find out.
 func bare(p spillway.Policy) spillway.Policy {
 	switch p := p.(type) {
-	case *Concurrency:
+	case *places:
 		return counted{p, func() int64 { return p.Stats().InFlight }}
-	case *Queue:
+	case *queue:
 		return countedQueue{p, func() int64 { return p.Stats().InFlight }}
 	case spillway.Queuer:
 		return struct{ spillway.Queuer }{p}

@@ -15,8 +15,24 @@ import (
 // noon is where time begins in these examples. A service leaves the time to the gate, or calls the methods without one.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
+// One rule makes one limit for all, or one for each key.
+func ExampleNew() {
+	rule := limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 1}
+	all := spillway.Must(limiter.New(rule))
+	each := spillway.Must(limiter.NewKeyed(rule, nil))
+	for _, tenant := range []string{"a", "b"} {
+		fmt.Println(all.AllowAt(noon, 1), each.AllowAt(noon, tenant, 1))
+	}
+	_, err := limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: -1})
+	fmt.Println(err)
+	// Output:
+	// <nil> <nil>
+	// spillway: token bucket refused: rate exceeded <nil>
+	// limiter: Bucket: Burst must be at least 1, got -1
+}
+
 func ExampleBucket() {
-	bucket, err := limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(10, time.Second), Burst: 3})
+	bucket, err := limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 3})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,8 +51,8 @@ func ExampleBucket() {
 	// limiter: token bucket: cost 5 exceeds what can ever pass, 3
 }
 
-func ExampleBucket_Wait() {
-	bucket := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(1000, time.Second), Burst: 1}))
+func ExampleLimiter_Wait() {
+	bucket := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 1}))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for page := range 3 {
@@ -52,8 +68,23 @@ func ExampleBucket_Wait() {
 	// page 2
 }
 
+// A rule is data: it can be read, changed and put back while requests go on.
+func ExampleLimiter_Tune() {
+	limit := spillway.Must(limiter.New(limiter.SlidingWindow{Limit: 100, Window: time.Minute, Name: "searches"}))
+	if rule, ok := limit.Rule().(limiter.SlidingWindow); ok {
+		rule.Limit = 50
+		fmt.Println(limit.Tune(rule))
+	}
+	fmt.Printf("%+v\n", limit.Rule())
+	fmt.Println(limit.Tune(limiter.SlidingWindow{Limit: 50, Window: time.Minute}))
+	// Output:
+	// <nil>
+	// {Limit:50 Window:1m0s Buckets:60 Name:searches}
+	// limiter: SlidingWindow: Tune: Name must stay "searches", got "sliding window"
+}
+
 func ExampleReservation() {
-	bucket := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(10, time.Second), Burst: 10}))
+	bucket := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 10}))
 	_ = bucket.AllowAt(noon, 10)
 	batch, err := bucket.ReserveAt(noon, 5, time.Second)
 	if err != nil {
@@ -68,25 +99,29 @@ func ExampleReservation() {
 	// the next token is there in 100ms
 }
 
-func ExampleReservation_Refund() {
-	tokens := spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 10_000, Window: time.Minute}))
-	r, err := tokens.Reserve(4000, 0) // an estimate of what a request will cost
+func ExampleReservation_RefundAt() {
+	tokens := spillway.Must(limiter.New(limiter.SlidingWindow{Limit: 10_000, Window: time.Minute}))
+	r, err := tokens.ReserveAt(noon, 4000, 0) // an estimate of what a request will cost
 	if err != nil {
 		return
 	}
-	fmt.Println(tokens.Peek().Remaining)
-	r.Refund(2500) // it cost less
-	fmt.Println(tokens.Peek().Remaining)
+	fmt.Println(tokens.PeekAt(noon).Remaining)
+	r.RefundAt(noon, 2500) // it cost less
+	fmt.Println(tokens.PeekAt(noon).Remaining)
 	// Output:
 	// 6000
 	// 8500
 }
 
-func ExamplePolicer() {
-	uploads := spillway.Must(limiter.NewPolicer(&limiter.PolicerOptions{Rate: limiter.Per(2, time.Second), Capacity: 4}))
-	fmt.Println(uploads.AllowAt(noon, 4), uploads.Level(noon))
+func ExampleBucket_leaky() {
+	uploads := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(2, time.Second), Burst: 4, Name: "leaky bucket"}))
+	level := func(now time.Time) int64 {
+		s := uploads.PeekAt(now)
+		return s.Limit - s.Remaining
+	}
+	fmt.Println(uploads.AllowAt(noon, 4), level(noon))
 	fmt.Println(uploads.AllowAt(noon, 1))
-	fmt.Println(uploads.AllowAt(noon.Add(time.Second), 2), uploads.Level(noon.Add(time.Second)))
+	fmt.Println(uploads.AllowAt(noon.Add(time.Second), 2), level(noon.Add(time.Second)))
 	// Output:
 	// <nil> 4
 	// spillway: leaky bucket refused: rate exceeded
@@ -94,7 +129,7 @@ func ExamplePolicer() {
 }
 
 func ExampleShaper() {
-	pace := spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{
+	pace := spillway.Must(limiter.New(limiter.Shaper{
 		Rate:    limiter.Per(10, time.Second),
 		MaxWait: 250 * time.Millisecond,
 	}))
@@ -115,7 +150,7 @@ func ExampleFixedWindow() {
 		fmt.Println(err)
 		return
 	}
-	exports := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{
+	exports := spillway.Must(limiter.New(limiter.FixedWindow{
 		Limit: 3, Calendar: limiter.EveryDay, Location: berlin, Name: "daily exports",
 	}))
 	for range 4 {
@@ -131,7 +166,7 @@ func ExampleFixedWindow() {
 }
 
 func ExampleSlidingWindow() {
-	window := spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 100, Window: time.Minute}))
+	window := spillway.Must(limiter.New(limiter.SlidingWindow{Limit: 100, Window: time.Minute}))
 	fmt.Println(window.AllowAt(noon.Add(59*time.Second), 100))
 	fmt.Println(window.AllowAt(noon.Add(61*time.Second), 1)) // a fixed window would begin anew
 	fmt.Println(window.AllowAt(noon.Add(120*time.Second), 100))
@@ -142,7 +177,7 @@ func ExampleSlidingWindow() {
 }
 
 func ExampleSlidingLog() {
-	log := spillway.Must(limiter.NewSlidingLog(&limiter.SlidingLogOptions{Limit: 2, Window: time.Minute}))
+	log := spillway.Must(limiter.New(limiter.SlidingLog{Limit: 2, Window: time.Minute}))
 	fmt.Println(log.AllowAt(noon, 1))
 	fmt.Println(log.AllowAt(noon.Add(20*time.Second), 1))
 	fmt.Println(log.AllowAt(noon.Add(time.Minute-1), 1))
@@ -155,7 +190,7 @@ func ExampleSlidingLog() {
 }
 
 func ExampleWarmUp() {
-	warm := spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: limiter.Per(2, time.Second), WarmUp: 4 * time.Second}))
+	warm := spillway.Must(limiter.New(limiter.WarmUp{Rate: limiter.Per(2, time.Second), WarmUp: 4 * time.Second}))
 	now := noon
 	for range 7 {
 		turn, err := warm.ReserveAt(now, 1, time.Minute)
@@ -170,14 +205,14 @@ func ExampleWarmUp() {
 }
 
 func ExampleConcurrency() {
-	exports := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1, Name: "exports"}))
+	exports := spillway.Must(limiter.New(limiter.Concurrency{Limit: 1, Name: "exports"}))
 	gate := spillway.New(exports)
 	permit, err := gate.Enter(context.Background(), spillway.Request{})
 	fmt.Println(err)
 	_, err = gate.Enter(context.Background(), spillway.Request{})
 	fmt.Println(err)
 	permit.Done(spillway.Success)
-	fmt.Println(exports.TryAcquire())
+	fmt.Println(exports.Allow())
 	// Output:
 	// <nil>
 	// spillway: exports refused: limit reached
@@ -185,12 +220,12 @@ func ExampleConcurrency() {
 }
 
 func ExampleQueue() {
-	reports := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1, MaxQueue: 10, MaxWait: 20 * time.Millisecond}))
+	reports := spillway.Must(limiter.New(limiter.Queue{Limit: 1, MaxQueue: 10, MaxWait: 20 * time.Millisecond}))
 	ctx := context.Background()
-	fmt.Println(reports.Acquire(ctx, 1, spillway.Normal))
-	fmt.Println(reports.Acquire(ctx, 1, spillway.Normal)) // waits for 20 ms
+	fmt.Println(reports.Wait(ctx, 1))
+	fmt.Println(reports.Wait(ctx, 1)) // waits for 20 ms
 	reports.Release(1)
-	fmt.Println(reports.Acquire(ctx, 1, spillway.Critical))
+	fmt.Println(reports.Wait(ctx, 1))
 	// Output:
 	// <nil>
 	// spillway: queue refused: wait too long
@@ -198,8 +233,8 @@ func ExampleQueue() {
 }
 
 func ExampleKeyed() {
-	each := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(10, time.Second), Burst: 1}))
-	tenants := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: each, MaxKeys: 100_000}))
+	each := limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 1}
+	tenants := spillway.Must(limiter.NewKeyed(each, &limiter.KeyedOptions{MaxKeys: 100_000}))
 	gate := spillway.New(tenants)
 	for _, tenant := range []string{"flood", "flood", "quiet"} {
 		_, err := gate.Enter(context.Background(), spillway.Request{Key: tenant, Arrived: noon})
@@ -214,7 +249,7 @@ func ExampleKeyed() {
 func ExampleRegistry() {
 	perHost := spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{
 		New: func(string) (limiter.Member, error) {
-			return limiter.NewQueue(&limiter.QueueOptions{Limit: 4, MaxQueue: 100})
+			return limiter.New(limiter.Queue{Limit: 4, MaxQueue: 100})
 		},
 	}))
 	gate := spillway.New(perHost)
@@ -223,11 +258,10 @@ func ExampleRegistry() {
 		fmt.Println(err)
 		return
 	}
-	perHost.With("db-1.example.com", func(m limiter.Member) {
-		if q, ok := m.(*limiter.Queue); ok {
-			fmt.Println(q.Stats().InFlight, "of", q.Stats().Limit)
-		}
-	})
+	if host, ok := perHost.Lookup("db-1.example.com"); ok {
+		queue, _ := host.(limiter.Limiter)
+		fmt.Println(queue.Stats().InFlight, "of", queue.PeekAt(noon).Limit)
+	}
 	permit.Done(spillway.Success)
 	// Output: 1 of 4
 }
@@ -245,7 +279,7 @@ func ExampleXTime() {
 }
 
 func ExampleCostError() {
-	bucket := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(10, time.Second)}))
+	bucket := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(10, time.Second)}))
 	err := bucket.Wait(context.Background(), 11)
 	var cost *limiter.CostError
 	if errors.As(err, &cost) {

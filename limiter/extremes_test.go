@@ -23,7 +23,7 @@ var (
 func TestCalendarsAtTheEndsOfTime(t *testing.T) {
 	for _, every := range allCalendars {
 		for _, at := range endsOfTime {
-			w := newWindow(t, FixedWindowOptions{Limit: 1, Calendar: every})
+			w := newWindow(t, FixedWindow{Limit: 1, Calendar: every})
 			require.NoError(t, w.AllowAt(at, 1))
 			var rej *spillway.Rejection
 			require.ErrorAs(t, w.AllowAt(at, 1), &rej)
@@ -35,7 +35,7 @@ func TestCalendarsAtTheEndsOfTime(t *testing.T) {
 
 // The longest windows, from one end of what a clock can tell to the other: no wait overflows, and nothing passes twice.
 func TestLongestWindows(t *testing.T) {
-	fixed := newWindow(t, FixedWindowOptions{Limit: 1, Period: horizon})
+	fixed := newWindow(t, FixedWindow{Limit: 1, Period: horizon})
 	require.NoError(t, fixed.AllowAt(year9999, 1))
 	_, err := fixed.ReserveAt(year9999, 1, horizon)
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestLongestWindows(t *testing.T) {
 	require.Zero(t, rej.RetryAfter, "nobody knows when")
 	require.Equal(t, never, fixed.PeekAt(yearOne).FullIn)
 
-	sliding := spillway.Must(NewSlidingWindow(&SlidingWindowOptions{Limit: 1, Window: horizon, Buckets: 1}))
+	sliding := spillway.Must(New(SlidingWindow{Limit: 1, Window: horizon, Buckets: 1}))
 	keyed := newKeyed(t, sliding, 1)
 	require.NoError(t, keyed.AllowAt(year9999, "a", 1))
 	require.ErrorAs(t, keyed.AllowAt(yearOne, "a", 1), &rej)

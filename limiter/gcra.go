@@ -36,6 +36,7 @@ const placeMask = 1<<62 - 1
 // maxLevel bounds the ticks owed, reservations included, so that adding a cost cannot overflow.
 const maxLevel = 1 << 61
 
+// newGCRA returns the rule of a limit, or an error that calls burst by burstName.
 func newGCRA(limit string, rate Rate, burst int, burstName string) (*gcra, error) {
 	if err := rate.validate(limit); err != nil {
 		return nil, err
@@ -140,9 +141,11 @@ func (g *gcra) pourBack(s *gcraState, l loan) {
 }
 
 // since returns the rule for what is taken from an instant on: what leaked before is unknown to it.
-func (g *gcra) since(ns int64) core[gcraState] {
+func (g *gcra) since(ns int64, s *gcraState) core[gcraState] {
 	next := *g
-	next.from = ns
+	if next.from = ns; s != nil {
+		next.from = max(ns, s.last)
+	}
 	return &next
 }
 
@@ -166,14 +169,11 @@ func (g *gcra) idle(s *gcraState, m moment) bool {
 
 func (g *gcra) max() int64 { return g.burst }
 
-func (g *gcra) follows(old core[gcraState]) bool {
-	_, ok := old.(*gcra)
-	return ok
-}
+func (g *gcra) follows(core[gcraState]) error { return nil }
 
 // adopt turns a state of old into one of g: as many tokens stay taken as were.
 func (g *gcra) adopt(s *gcraState, m moment, old core[gcraState]) {
-	o := old.(*gcra) //nolint:forcetypeassert // says follows
+	o := old.(*gcra) //nolint:forcetypeassert // the only core of its state
 	s.level, s.last = o.levelAt(s, m.ns)
 	hi, lo := bits.Mul64(uint64(s.level), uint64(g.b))
 	if hi >= uint64(o.b) {

@@ -11,25 +11,14 @@ import (
 	"github.com/spillway-go/spillway/internal/isnil"
 )
 
-// DefaultMaxKeys is the default of [KeyedOptions.MaxKeys].
-const DefaultMaxKeys = 1 << 20
-
 // maxMaxKeys bounds MaxKeys.
 const maxMaxKeys = 1 << 30
-
-// A Limit is a limit of this package that can be kept per key by a [Keyed]: a *[Bucket], *[Policer], *[FixedWindow],
-// *[SlidingWindow], *[SlidingLog], *[WarmUp] or *[Concurrency]. For those that queue there is a [Registry].
-type Limit interface {
-	spillway.Policy
-	// keyed returns a set of limits like this one, or nil if it is a zero value.
-	keyed(maxKeys int) keyedLimits
-}
 
 // A Keyed keeps a limit of the same kind for each [spillway.Request.Key]: 100 per second for every tenant.
 //
 // It holds at most MaxKeys keys, and takes 43 to 120 bytes for each that has a Bucket; more for limits that remember more. It
-// forgets a key only when its limit is as good as new, so nobody gets a fresh bucket early by inventing keys or by
-// waiting. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
+// forgets a key only when its limit is as good as new, so inventing keys or waiting gains no client a fresh
+// bucket early. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
 // which there are up to 256. When there is room for it, its own limit begins with what is left of the shared one; only a
 // [Concurrency] begins anew, so a key may then hold up to twice Limit until its shared places are back. So inventing keys, however
 // many, neither makes it grow nor loosens anybody's limit. To limit all keys together, put another limit in the [spillway.Gate].
@@ -41,10 +30,8 @@ type Keyed struct {
 	keys  keyedLimits // nil in the zero value
 }
 
-// KeyedOptions tune a [Keyed]. Like has to be set.
+// KeyedOptions tune a [Keyed]. Nothing has to be set.
 type KeyedOptions struct {
-	// Like is what the limit of each key is like. Its settings and its name count; what was taken from it does not.
-	Like Limit
 	// MaxKeys is how many keys have a limit of their own at once, at most 2^30. If MaxKeys is 0, it is 2^20.
 	MaxKeys int
 }
@@ -54,30 +41,36 @@ type KeyedStats struct {
 	Stats
 	Keys       int64 // that have a limit of their own now
 	MaxKeys    int64
-	Forgotten  int64 // keys whose limit was as good as new when room was needed
 	Overflowed int64 // requests of keys that shared a limit, since there was no room for one of their own
+	Evicted    int64 // idle keys forgotten, whose limit was as good as new
 }
 
-// NewKeyed returns a Keyed that knows no keys. The error names the field that cannot be right.
-func NewKeyed(o *KeyedOptions) (*Keyed, error) {
+// NewKeyed returns a Keyed that knows no keys, with a limit by the rule for each; nil options mean the defaults. The rule is not
+// a [Shaper] or a [Queue]: those go into a [Registry]. The error names the field that cannot be right.
+func NewKeyed(rule Rule, o *KeyedOptions) (*Keyed, error) {
 	var opts KeyedOptions
 	if o != nil {
 		opts = *o
 	}
 	if opts.MaxKeys == 0 {
-		opts.MaxKeys = DefaultMaxKeys
+		opts.MaxKeys = 1 << 20
 	}
 	if opts.MaxKeys < 1 || opts.MaxKeys > maxMaxKeys {
 		return nil, fmt.Errorf("limiter: Keyed: MaxKeys must be in 1..2^30, got %d", opts.MaxKeys)
 	}
-	if isnil.Is(opts.Like) {
-		return nil, errors.New("limiter: Keyed: Like must be set, got nil")
+	if isnil.Is(rule) {
+		return nil, errors.New("limiter: Keyed: rule must be set, got nil")
 	}
-	k := &Keyed{clock: newClock(), keys: opts.Like.keyed(opts.MaxKeys)}
-	if k.keys == nil {
-		return nil, errors.New("limiter: Keyed: Like must be made by its constructor, got a zero value")
+	keys, err := rule.keyed(opts.MaxKeys)
+	if err != nil {
+		return nil, err
 	}
-	return k, nil
+	return &Keyed{clock: newClock(), keys: keys}, nil
+}
+
+// errQueues refuses a rule that a Keyed cannot keep.
+func errQueues(rule Rule) error {
+	return fmt.Errorf("limiter: Keyed: rule must not have requests wait, got %T: use a Registry", rule)
 }
 
 // Admit takes the cost of r from the limit of its key, at its arrival. It never waits.
@@ -122,7 +115,7 @@ func (k *Keyed) AllowAt(now time.Time, key string, n int) error {
 	return err
 }
 
-// Wait takes n tokens of a key and returns when their time has come, as [Bucket.Wait] does.
+// Wait takes n tokens of a key and returns when their time has come, as [Limiter.Wait] does.
 func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -135,12 +128,7 @@ func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
 	return res.sleep(ctx)
 }
 
-// Reserve is [Keyed.ReserveAt] now.
-func (k *Keyed) Reserve(key string, n int, maxWait time.Duration) (Reservation, error) {
-	return k.ReserveAt(readClock(), key, n, maxWait)
-}
-
-// ReserveAt takes n tokens of a key at now, or before they are there if they will be within maxWait, as [Bucket.ReserveAt]
+// ReserveAt takes n tokens of a key at now, or before they are there if they will be within maxWait, as [Limiter.ReserveAt]
 // does.
 func (k *Keyed) ReserveAt(now time.Time, key string, n int, maxWait time.Duration) (Reservation, error) {
 	if k.keys == nil {
@@ -171,7 +159,7 @@ func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
 // RefundAt gives back n tokens of a key that were taken at a given time and not used; of a [Concurrency] it gives back n places,
 // whenever they were taken. It does nothing if n is not positive, or if the key has no limit of its own, where time gives tokens
 // back. An earlier time than the true one gives back less, and a later one may give back too many: what was reserved comes back
-// by [Reservation.Refund], which knows.
+// by [Reservation.RefundAt], which knows.
 func (k *Keyed) RefundAt(taken time.Time, key string, n int) {
 	if k.keys != nil && n > 0 {
 		m := k.clock.moment(taken)
@@ -179,10 +167,7 @@ func (k *Keyed) RefundAt(taken time.Time, key string, n int) {
 	}
 }
 
-// Peek returns what a key could take now, and takes nothing.
-func (k *Keyed) Peek(key string) State { return k.PeekAt(readClock(), key) }
-
-// PeekAt is Peek at now.
+// PeekAt returns what a key could take at now, and takes nothing.
 func (k *Keyed) PeekAt(now time.Time, key string) State {
 	if k.keys == nil {
 		return State{}
@@ -190,20 +175,24 @@ func (k *Keyed) PeekAt(now time.Time, key string) State {
 	return k.keys.peek(k.clock.moment(now), key)
 }
 
-// SetLimit is [Keyed.SetLimitAt] now.
-func (k *Keyed) SetLimit(like Limit) error { return k.SetLimitAt(readClock(), like) }
-
-// SetLimitAt makes the limits of all keys like another of the same kind from now on. What has been taken counts, as when the
-// limit of one is set. It visits every key while nobody else can, which takes some 10 ms for a million. The error says that
-// like cannot be right, and then nothing has changed.
-func (k *Keyed) SetLimitAt(now time.Time, like Limit) error {
+// Rule returns the rule of each key, with every default filled in; nil in the zero Keyed.
+func (k *Keyed) Rule() Rule {
 	if k.keys == nil {
 		return nil
 	}
-	if isnil.Is(like) || !k.keys.setLimit(k.clock.moment(now), like) {
-		return fmt.Errorf("limiter: Keyed: SetLimit: like must be a limit of the same kind, got %T", like)
+	return k.keys.rule()
+}
+
+// Tune calls [Keyed.TuneAt] with the current time.
+func (k *Keyed) Tune(rule Rule) error { return k.TuneAt(readClock(), rule) }
+
+// TuneAt replaces the rule of all keys from now on, as [Limiter.TuneAt] does for one. It visits every key while no request can,
+// which takes some 10 ms for a million.
+func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
+	if k.keys == nil {
+		return nil
 	}
-	return nil
+	return k.keys.tune(k.clock.moment(now), rule)
 }
 
 // Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP.

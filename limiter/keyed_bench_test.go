@@ -30,9 +30,7 @@ func BenchmarkKeyed(b *testing.B) {
 		name  string
 		limit limiter.Rate
 	}{{"allow", wide}, {"deny", narrow}} {
-		k := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{
-			Like: spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: c.limit})),
-		}))
+		k := spillway.Must(limiter.NewKeyed(limiter.Bucket{Rate: c.limit}, &limiter.KeyedOptions{}))
 		for _, key := range keys {
 			k.Allow(key)
 		}
@@ -57,19 +55,19 @@ func BenchmarkKeyed(b *testing.B) {
 }
 
 func BenchmarkConcurrency(b *testing.B) {
-	allow := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1000}))
-	deny := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1}))
-	deny.TryAcquire()
+	allow := spillway.Must(limiter.New(limiter.Concurrency{Limit: 1000}))
+	deny := spillway.Must(limiter.New(limiter.Concurrency{Limit: 1}))
+	deny.Allow()
 	serialAndParallel(b, "allow", func() {
-		if allow.TryAcquire() {
+		if allow.Allow() {
 			allow.Release(1)
 		}
 	})
-	serialAndParallel(b, "deny", func() { deny.TryAcquire() })
+	serialAndParallel(b, "deny", func() { deny.Allow() })
 }
 
 func BenchmarkQueue(b *testing.B) {
-	q := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1000, MaxQueue: 1}))
+	q := spillway.Must(limiter.New(limiter.Queue{Limit: 1000, MaxQueue: 1}))
 	ctx := context.Background()
 	r := spillway.Request{Arrived: time.Now()}
 	serialAndParallel(b, "allow", func() {
@@ -80,16 +78,16 @@ func BenchmarkQueue(b *testing.B) {
 }
 
 func BenchmarkShaper(b *testing.B) {
-	s := spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: wide}))
+	s := spillway.Must(limiter.New(limiter.Shaper{Rate: wide}))
 	serialAndParallel(b, "allow", func() { s.Allow() })
 }
 
 func BenchmarkWindows(b *testing.B) {
 	for name, l := range map[string]interface{ Allow() bool }{
-		"FixedWindow":   spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 30, Period: time.Hour})),
-		"calendar":      spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 1 << 30, Calendar: limiter.EveryDay})),
-		"SlidingWindow": spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 1 << 30, Window: time.Hour})),
-		"WarmUp":        spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: wide})),
+		"FixedWindow":   spillway.Must(limiter.New(limiter.FixedWindow{Limit: 1 << 30, Period: time.Hour})),
+		"calendar":      spillway.Must(limiter.New(limiter.FixedWindow{Limit: 1 << 30, Calendar: limiter.EveryDay})),
+		"SlidingWindow": spillway.Must(limiter.New(limiter.SlidingWindow{Limit: 1 << 30, Window: time.Hour})),
+		"WarmUp":        spillway.Must(limiter.New(limiter.WarmUp{Rate: wide})),
 	} {
 		serialAndParallel(b, name, func() { l.Allow() })
 	}

@@ -13,7 +13,8 @@ type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, k
 	giveBack(m moment, key string, b loan)
 	refusal(m moment, n, wait int64, v verdict) *spillway.Rejection
 	peek(m moment, key string) State
-	setLimit(m moment, like Limit) bool
+	tune(m moment, rule Rule) error
+	rule() Rule
 	stats() KeyedStats
 	name() string
 	max() int64
@@ -29,25 +30,26 @@ const sharedBit = 1 << 63
 type keyed[S any] struct {
 	*table[S]
 	core   atomic.Pointer[core[S]]
+	plan   atomic.Pointer[plan[S]]
 	reject *rejections
 	ends   *countdown // as in limit; nil if each key has windows of its own
 	wall   bool
 	lent   bool
 }
 
-func (l *limit[S]) keyed(maxKeys int) keyedLimits {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.core == nil {
-		return nil
+func newKeyedLimits[S any](maxKeys int, r planner[S]) (keyedLimits, error) {
+	p, err := r.plan()
+	if err != nil {
+		return nil, err
 	}
-	k := &keyed[S]{table: newTable[S](maxKeys), reject: l.reject, wall: l.calendar}
-	if l.calendar {
-		k.ends = l.ends
+	k := &keyed[S]{table: newTable[S](maxKeys), reject: p.rejections(), wall: p.calendar}
+	if p.calendar {
+		k.ends = new(countdown)
 	}
-	c := l.core.since(0) // by another clock
-	k.core.Store(&c)
-	return k
+	_, k.lent = any(p.core).(*lending)
+	k.core.Store(&p.core)
+	k.plan.Store(&p)
+	return k, nil
 }
 
 func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, stamp uint64, v verdict) {
@@ -149,32 +151,24 @@ func (k *keyed[S]) peek(m moment, key string) State {
 	return c.peek(&own, m)
 }
 
-// setLimit holds all locks while it changes the core, since a state of one is nothing to another.
-func (k *keyed[S]) setLimit(m moment, like Limit) bool {
-	l, ok := like.(interface{ coreOf() core[S] })
-	if !ok {
-		return false
-	}
-	next := l.coreOf()
+// tune holds all locks while it changes the core, since a state of one is nothing to another.
+func (k *keyed[S]) tune(m moment, rule Rule) error {
 	for i := range k.shards {
 		k.shards[i].mu.Lock()
 		defer k.shards[i].mu.Unlock()
 	}
-	old := *k.core.Load()
-	if next == nil || !next.follows(old) {
-		return false
+	p, err := k.plan.Load().next(rule)
+	if err != nil {
+		return err
 	}
-	next = next.since(m.ns)
+	old, next := *k.core.Load(), p.core.since(m.ns, nil)
 	k.each(func(s *S) { next.adopt(s, m, old) })
 	k.core.Store(&next)
-	return true
+	k.plan.Store(&p)
+	return nil
 }
 
-func (l *limit[S]) coreOf() core[S] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.core
-}
+func (k *keyed[S]) rule() Rule { return k.plan.Load().rule }
 
 func (k *keyed[S]) stats() KeyedStats {
 	st := KeyedStats{Keys: k.keys.Load(), MaxKeys: k.table.max}
@@ -186,7 +180,7 @@ func (k *keyed[S]) stats() KeyedStats {
 		sum.refused += sh.counts.refused
 		sum.impossible += sh.counts.impossible
 		sum.returned += sh.counts.returned
-		st.Forgotten += sh.tally.forgotten
+		st.Evicted += sh.tally.evicted
 		st.Overflowed += sh.tally.overflowed
 		sh.mu.Unlock()
 	}

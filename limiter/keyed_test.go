@@ -15,25 +15,25 @@ import (
 	"github.com/spillway-go/spillway/internal/race"
 )
 
-func newKeyed(t testing.TB, like Limit, maxKeys int) *Keyed {
+func newKeyed(t testing.TB, like Limiter, maxKeys int) *Keyed {
 	t.Helper()
-	k, err := NewKeyed(&KeyedOptions{Like: like, MaxKeys: maxKeys})
+	k, err := NewKeyed(like.Rule(), &KeyedOptions{MaxKeys: maxKeys})
 	require.NoError(t, err)
 	return k
 }
 
 // Every key decides as a limit of its own that is never forgotten, however many keys come and go.
 func TestKeyedAgainstOnePerKey(t *testing.T) {
-	for name, like := range map[string]func() Limit{
-		"Bucket": func() Limit { return newBucket(t, Per(5, time.Second), 4) },
-		"Policer": func() Limit {
-			return spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(7, time.Minute), Capacity: 3}))
+	for name, like := range map[string]func() Limiter{
+		"Bucket": func() Limiter { return newBucket(t, Per(5, time.Second), 4) },
+		"Policer": func() Limiter {
+			return spillway.Must(New(Bucket{Rate: Per(7, time.Minute), Burst: 3}))
 		},
-		"Window":  func() Limit { return newWindow(t, FixedWindowOptions{Limit: 4, Period: time.Second}) },
-		"Day":     func() Limit { return newWindow(t, FixedWindowOptions{Limit: 4, Calendar: EveryMinute}) },
-		"Sliding": func() Limit { return newSliding(t, 4, time.Second, 10) },
-		"Log":     func() Limit { return newLog(t, 4, time.Second) },
-		"WarmUp":  func() Limit { return newWarmUp(t, WarmUpOptions{Rate: Per(50, time.Second), WarmUp: time.Second}) },
+		"Window":  func() Limiter { return newWindow(t, FixedWindow{Limit: 4, Period: time.Second}) },
+		"Day":     func() Limiter { return newWindow(t, FixedWindow{Limit: 4, Calendar: EveryMinute}) },
+		"Sliding": func() Limiter { return newSliding(t, 4, time.Second, 10) },
+		"Log":     func() Limiter { return newLog(t, 4, time.Second) },
+		"WarmUp":  func() Limiter { return newWarmUp(t, WarmUp{Rate: Per(50, time.Second), WarmUp: time.Second}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds(t, 2, func(t *testing.T, rng *rand.Rand) {
@@ -63,7 +63,7 @@ func TestKeyedAgainstOnePerKey(t *testing.T) {
 						k.Done(r, ticket2, spillway.Result{Outcome: spillway.Refused})
 					}
 				}
-				require.Positive(t, k.Stats().Forgotten)
+				require.Positive(t, k.Stats().Evicted)
 				require.Less(t, k.Stats().Keys, int64(2000), "what is as good as new is forgotten")
 			})
 		})
@@ -72,7 +72,7 @@ func TestKeyedAgainstOnePerKey(t *testing.T) {
 
 // align makes the sub-windows of l begin when those of another limit do.
 func align(l direct, to clock) {
-	if w, ok := l.(*SlidingWindow); ok {
+	if w, ok := l.(*limit[slidingState]); ok {
 		w.clock = to
 	}
 }
@@ -132,9 +132,9 @@ func TestKeyedMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("memory is not measured under the race detector: it adds its own")
 	}
-	for name, like := range map[string]Limit{
+	for name, like := range map[string]Limiter{
 		"Bucket": newBucket(t, Per(1, time.Hour), 3),
-		"Window": newWindow(t, FixedWindowOptions{Limit: 3, Calendar: EveryDay}),
+		"Window": newWindow(t, FixedWindow{Limit: 3, Calendar: EveryDay}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			const known = 100_000
@@ -147,7 +147,7 @@ func TestKeyedMemory(t *testing.T) {
 
 // fillKeyed returns the bytes that a Keyed takes for known keys, and then, when others have come as well, of whom it may have
 // none forget a known one. The limit must not recover meanwhile, and have a greatest cost of 3.
-func fillKeyed(t testing.TB, like Limit, known, junk int) (full, flooded float64) {
+func fillKeyed(t testing.TB, like Limiter, known, junk int) (full, flooded float64) {
 	t.Helper()
 	heap := func() float64 {
 		var m runtime.MemStats
@@ -214,7 +214,7 @@ func TestKeyedSharesWhatItHasNoRoomFor(t *testing.T) {
 	own() // now there is room, and what a and b took is still given back to where it is from
 	own, err = admit("a")
 	require.NoError(t, err)
-	require.Equal(t, int64(1), k.Stats().Forgotten)
+	require.Equal(t, int64(1), k.Stats().Evicted)
 	shared()
 	shared2()
 	require.Equal(t, State{Limit: 2, Remaining: 1}, k.PeekAt(after(0), "a"))
@@ -228,10 +228,10 @@ func TestKeyedConcurrency(t *testing.T) {
 	r := spillway.Request{Key: "a", Arrived: after(0), Cost: 5}
 	ticket, err := k.Admit(t.Context(), r)
 	require.NoError(t, err)
-	require.NoError(t, k.SetLimit(newConcurrency(t, 2)))
-	require.Equal(t, State{Limit: 2}, k.Peek("a"))
+	require.NoError(t, k.Tune(newConcurrency(t, 2).Rule()))
+	require.Equal(t, State{Limit: 2}, k.PeekAt(readClock(), "a"))
 	k.Done(r, ticket, spillway.Result{Outcome: spillway.Success})
-	require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("a"), "all five, although the limit is two")
+	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(readClock(), "a"), "all five, although the limit is two")
 	require.True(t, k.Allow("a"))
 	require.True(t, k.Allow("a"))
 	require.False(t, k.Allow("a"))
@@ -244,23 +244,26 @@ func TestKeyedSetLimit(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, k.AllowAt(after(0), fmt.Sprint(i), i%10))
 	}
-	require.NoError(t, k.SetLimitAt(after(0), newBucket(t, Per(10, time.Second), 20)))
+	require.NoError(t, k.TuneAt(after(0), Bucket{Rate: Per(10, time.Second), Burst: 20}))
 	for i := range 100 {
 		require.Equal(t, int64(20-i%10), k.PeekAt(after(0), fmt.Sprint(i)).Remaining)
 	}
 	require.NoError(t, k.AllowAt(after(0), "new", 20))
-	for _, other := range []Limit{nil, newWindow(t, FixedWindowOptions{Limit: 1, Period: 1}), new(Bucket), newConcurrency(t, 1)} {
-		require.ErrorContains(t, k.SetLimitAt(after(0), other), "limiter: Keyed: SetLimit: like must be a limit of the same kind, got ")
+	for _, other := range []Rule{nil, FixedWindow{Limit: 1, Period: 1}, Concurrency{Limit: 1}} {
+		require.ErrorContains(t, k.TuneAt(after(0), other), "limiter: Bucket: Tune: rule must be of the same kind, got ")
 	}
-	k = newKeyed(t, newWindow(t, FixedWindowOptions{Limit: 1, Period: time.Minute}), 0)
-	require.Error(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryDay})), "they tell differently when one starts")
-	require.NoError(t, k.SetLimit(newWindow(t, FixedWindowOptions{Limit: 5, Period: time.Hour})))
+	require.EqualError(t, k.TuneAt(after(0), Bucket{}), "limiter: Bucket: Rate.Per must be positive, got 0s")
+	require.EqualError(t, k.Tune(Bucket{Rate: Per(1, 1), Name: "b"}), `limiter: Bucket: Tune: Name must stay "token bucket", got "b"`)
+	require.Equal(t, Bucket{Rate: Per(10, time.Second), Burst: 20, Name: "token bucket"}, k.Rule(), "nothing has changed")
+	k = newKeyed(t, newWindow(t, FixedWindow{Limit: 1, Period: time.Minute}), 0)
+	require.Error(t, k.Tune(newWindow(t, FixedWindow{Limit: 1, Calendar: EveryDay}).Rule()), "they tell differently when one starts")
+	require.NoError(t, k.Tune(newWindow(t, FixedWindow{Limit: 5, Period: time.Hour}).Rule()))
 	q := k.Quota(after(0), spillway.Request{Key: "a"})
 	require.Equal(t, []any{"fixed window", int64(5), time.Hour}, []any{q.Name, q.Limit, q.Window})
-	for _, like := range []Limit{newSliding(t, 3, time.Second, 0), newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second)})} {
+	for _, like := range []Limiter{newSliding(t, 3, time.Second, 0), newWarmUp(t, WarmUp{Rate: Per(3, time.Second)})} {
 		k := newKeyed(t, like, 0)
 		require.NoError(t, k.AllowAt(after(0), "a", 1))
-		require.NoError(t, k.SetLimit(like))
+		require.NoError(t, k.Tune(like.Rule()))
 	}
 }
 
@@ -274,25 +277,25 @@ func TestKeyedDirectly(t *testing.T) {
 		begin := time.Now()
 		require.NoError(t, k.Wait(t.Context(), "a", 2))
 		require.Equal(t, 200*time.Millisecond, time.Since(begin))
-		r, err := k.Reserve("a", 1, time.Second)
+		r, err := k.ReserveAt(readClock(), "a", 1, time.Second)
 		require.NoError(t, err)
 		require.Equal(t, 100*time.Millisecond, r.Delay())
-		require.Equal(t, 200*time.Millisecond, k.Peek("a").NextIn)
+		require.Equal(t, 200*time.Millisecond, k.PeekAt(readClock(), "a").NextIn)
 		r.Cancel()
 		r.Cancel()
-		require.Equal(t, 100*time.Millisecond, k.Peek("a").NextIn)
+		require.Equal(t, 100*time.Millisecond, k.PeekAt(readClock(), "a").NextIn)
 		k.Refund("a", 1)
 		k.Refund("unknown", 1)
 		k.Refund("a", -1)
-		require.Equal(t, int64(1), k.Peek("a").Remaining)
-		require.Equal(t, State{Limit: 2, Remaining: 2}, k.Peek("never seen"))
+		require.Equal(t, int64(1), k.PeekAt(readClock(), "a").Remaining)
+		require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(readClock(), "never seen"))
 		var cost *CostError
 		require.ErrorAs(t, k.AllowAt(time.Now(), "a", 3), &cost)
 		require.ErrorAs(t, k.Wait(t.Context(), "a", -1), &cost)
 		require.Equal(t, KeyedStats{
-			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: DefaultMaxKeys,
+			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: 1 << 20,
 		}, k.Stats())
-		day := newKeyed(t, newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryDay}), 0)
+		day := newKeyed(t, newWindow(t, FixedWindow{Limit: 1, Calendar: EveryDay}), 0)
 		require.True(t, day.Allow("a"))
 		require.False(t, day.Allow("a"))
 		var rej *spillway.Rejection
@@ -303,17 +306,19 @@ func TestKeyedDirectly(t *testing.T) {
 }
 
 func TestKeyedOptions(t *testing.T) {
-	b := newBucket(t, Per(1, 1), 1)
-	for want, o := range map[string]*KeyedOptions{
-		"Like must be set, got nil":                                nil,
-		"Like must be made by its constructor, got a zero value":   {Like: new(Bucket)},
-		"Like must be made by its constructor, got a zero value\n": {Like: new(Concurrency)},
-		"MaxKeys must be in 1..2^30, got -1":                       {Like: b, MaxKeys: -1},
-		"MaxKeys must be in 1..2^30, got 1073741825":               {Like: b, MaxKeys: 1<<30 + 1},
+	for want, c := range map[string]struct {
+		rule Rule
+		o    KeyedOptions
+	}{
+		"Keyed: rule must be set, got nil":                                            {},
+		"Bucket: Rate.Per must be positive, got 0s":                                   {rule: Bucket{}},
+		"Keyed: rule must not have requests wait, got limiter.Shaper: use a Registry": {rule: Shaper{}},
+		"Keyed: rule must not have requests wait, got limiter.Queue: use a Registry":  {rule: Queue{}},
+		"Keyed: MaxKeys must be in 1..2^30, got -1":                                   {rule: Bucket{Rate: Per(1, 1)}, o: KeyedOptions{MaxKeys: -1}},
+		"Keyed: MaxKeys must be in 1..2^30, got 1073741825":                           {rule: Bucket{Rate: Per(1, 1)}, o: KeyedOptions{MaxKeys: 1<<30 + 1}},
 	} {
-		k, err := NewKeyed(o)
+		k, err := NewKeyed(c.rule, &c.o)
 		require.Nil(t, k)
-		require.ErrorContains(t, err, "limiter: Keyed: ")
-		require.Contains(t, "limiter: Keyed: "+want, err.Error())
+		require.EqualError(t, err, "limiter: "+want)
 	}
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,14 +11,13 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A limit is what all limits that count tokens have in common: the Policy, the direct methods, and the lock around a
-// state. Its zero value denies everything.
+// A limit is what all limits that count tokens have in common: the Policy, the direct methods, and the lock around a state.
 type limit[S any] struct {
 	clock  clock
 	reject *rejections
 	// ends counts down to the end of a window that is the same for all requests. It may be nil.
 	ends *countdown
-	// calendar tells that the core looks at the wall clock, of which ns since the base say nothing.
+	// calendar is that of the plan.
 	calendar bool
 	// closed is up to when nothing passes, unless tokens are given back: so the refusals of a flood take no lock.
 	closed atomic.Int64
@@ -27,7 +27,8 @@ type limit[S any] struct {
 	// Guarded by mu.
 	state  S
 	counts counts
-	core   core[S] // nil in the zero value
+	core   core[S]
+	plan   *plan[S] // its core is as it was planned
 }
 
 type counts struct{ admitted, refused, impossible, returned int64 }
@@ -35,11 +36,25 @@ type counts struct{ admitted, refused, impossible, returned int64 }
 // open is the value of closed while the limit may have tokens.
 const open = 0
 
+// newLimit returns a limit by a plan, if that is without error.
+func newLimit[S any](p plan[S], err error) (Limiter, error) {
+	if err != nil {
+		return nil, err
+	}
+	l := new(limit[S])
+	l.make(p)
+	return l, nil
+}
+
 // make sets up a zero limit.
-func (l *limit[S]) make(c core[S], r *rejections) {
+func (l *limit[S]) make(p plan[S]) {
 	l.clock = newClock()
-	l.core = c
-	l.reject = r
+	l.reject = p.rejections()
+	l.calendar = p.calendar
+	l.core, l.plan = p.core, &p
+	if _, ok := p.rule.(FixedWindow); ok {
+		l.ends = new(countdown)
+	}
 }
 
 // Admit takes the cost of r, at its arrival. It never waits.
@@ -62,7 +77,7 @@ func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Resu
 	}
 }
 
-// Allow takes one token now, if there is one, and reports whether there was.
+// Allow is that of [Limiter].
 func (l *limit[S]) Allow() bool {
 	m := moment{ns: l.clock.now()}
 	if l.calendar {
@@ -72,9 +87,7 @@ func (l *limit[S]) Allow() bool {
 	return v == taken
 }
 
-// AllowAt takes n tokens at now if there are as many, and returns nil. Otherwise it takes none and returns the
-// *[spillway.Rejection] that says when to try again, or a *[CostError] if n is negative or can never pass. Taking 0 is
-// always allowed. A time before that of an earlier call counts as that time.
+// AllowAt is that of [Limiter].
 func (l *limit[S]) AllowAt(now time.Time, n int) error {
 	m := l.clock.moment(now)
 	wait, _, v := l.take(m, int64(n), 0)
@@ -84,12 +97,7 @@ func (l *limit[S]) AllowAt(now time.Time, n int) error {
 	return l.failure(m, n, wait, v)
 }
 
-// Wait takes n tokens and returns when their time has come. It returns at once, and takes nothing, if n can never pass (a
-// *[CostError]), if ctx would end first (a *[spillway.Rejection] that matches [context.DeadlineExceeded] too), or if ctx has
-// ended. If ctx ends while it waits, it gives the tokens back, as [Reservation.Refund] does, and returns ctx.Err().
-//
-// Those who wait are served in the order in which they came. A [Shaper] also moves up those who wait behind one who left,
-// and bounds how many may wait.
+// Wait is that of [Limiter].
 func (l *limit[S]) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -102,14 +110,7 @@ func (l *limit[S]) Wait(ctx context.Context, n int) error {
 	return res.sleep(ctx)
 }
 
-// Reserve is [ReserveAt] now.
-func (l *limit[S]) Reserve(n int, maxWait time.Duration) (Reservation, error) {
-	return l.ReserveAt(readClock(), n, maxWait)
-}
-
-// ReserveAt takes n tokens at now, or before they are there if they will be within maxWait: the caller holds them, has to
-// wait for [Reservation.Delay], may cancel until then, and may return unused tokens with [Reservation.Refund] later. Otherwise
-// it takes none and returns an error as AllowAt does.
+// ReserveAt is that of [Limiter].
 func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	m := l.clock.moment(now)
 	wait, stamp, v := l.take(m, int64(n), int64(min(max(maxWait, 0), horizon)))
@@ -119,47 +120,147 @@ func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reser
 	return Reservation{from: l, n: int64(n), at: m.ns, stamp: stamp, delay: time.Duration(wait)}, nil
 }
 
-// Peek returns what could be taken now, and takes nothing.
-func (l *limit[S]) Peek() State { return l.PeekAt(readClock()) }
-
-// PeekAt is Peek at now.
+// PeekAt is that of [Limiter].
 func (l *limit[S]) PeekAt(now time.Time) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil {
-		return State{}
-	}
 	return l.core.peek(&l.state, l.clock.moment(now))
 }
 
-// Idle reports whether at now the limit is as good as new, so that nothing is lost if it is forgotten.
+// Idle is that of [Member].
 func (l *limit[S]) Idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.core == nil || l.core.idle(&l.state, l.clock.moment(now))
+	return l.core.idle(&l.state, l.clock.moment(now))
 }
 
-// Quota returns what the limit has left at now, for the RateLimit header fields of HTTP.
+// Quota is that of [Limiter].
 func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil {
-		return spillway.Quota{}
-	}
 	s := l.core.peek(&l.state, l.clock.moment(now))
 	return spillway.Quota{Name: l.reject.policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
-// Stats returns a snapshot of the counts. It may be called at any time.
+// Stats is that of [Limiter].
 func (l *limit[S]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil {
-		return Stats{}
-	}
 	return l.counts.stats(l.reject.policy, l.fast.Value())
+}
+
+// Release does nothing: time gives tokens back.
+func (l *limit[S]) Release(int) {}
+
+// Rule is that of [Limiter].
+func (l *limit[S]) Rule() Rule {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.plan.rule
+}
+
+// Tune is that of [Limiter].
+func (l *limit[S]) Tune(rule Rule) error { return l.TuneAt(readClock(), rule) }
+
+// TuneAt is that of [Limiter].
+func (l *limit[S]) TuneAt(now time.Time, rule Rule) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tune(l.clock.moment(now), rule)
+}
+
+// tune is TuneAt for a caller that holds the lock.
+func (l *limit[S]) tune(m moment, rule Rule) error {
+	next, err := l.plan.next(rule)
+	if err != nil {
+		return err
+	}
+	c := next.core.since(m.ns, &l.state)
+	c.adopt(&l.state, m, l.core)
+	l.core, l.plan = c, &next
+	l.closed.Store(open)
+	return nil
 }
 
 func (c *counts) stats(name string, fast int64) Stats {
 	return Stats{Name: name, Admitted: c.admitted, Refused: c.refused + fast, Impossible: c.impossible, Returned: c.returned}
+}
+
+// A verdict is how an attempt to take tokens ended.
+type verdict uint8
+
+const (
+	refused    verdict = iota // not now
+	taken                     // yes
+	impossible                // never
+)
+
+func (l *limit[S]) take(m moment, n, maxWait int64) (wait int64, stamp uint64, v verdict) {
+	if closed := l.closed.Load(); m.ns < closed && n == 1 && maxWait == 0 {
+		l.fast.Add(1)
+		return closed - m.ns, 0, refused
+	}
+	l.mu.Lock()
+	if n < 0 || n > l.core.max() {
+		l.counts.impossible++
+		l.mu.Unlock()
+		return 0, 0, impossible
+	}
+	ok := n == 0
+	if !ok {
+		wait, stamp, ok = l.core.take(&l.state, m, n, maxWait)
+	}
+	if ok {
+		l.counts.admitted++
+		l.mu.Unlock()
+		return wait, stamp, taken
+	}
+	l.counts.refused++
+	if n == 1 && !l.calendar {
+		l.closed.Store(m.ns + min(wait, horizon))
+	}
+	l.mu.Unlock()
+	return wait, 0, refused
+}
+
+func (l *limit[S]) giveBack(m moment, b loan) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.n < 0 {
+		return
+	}
+	b.n = min(b.n, l.core.max()) // it may have been lowered
+	l.core.giveBack(&l.state, m, b)
+	l.counts.returned++
+	l.closed.Store(open)
+}
+
+// refusal returns the rejection of a request that was not admitted.
+func (l *limit[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
+	switch {
+	case v == impossible:
+		return l.reject.cost(n)
+	case l.ends != nil && wait < horizon:
+		return l.ends.until(l.reject, m.ns, m.ns+wait)
+	}
+	return l.reject.after(time.Duration(wait))
+}
+
+// failure is refusal for those who call directly.
+func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
+	rej := l.refusal(m, int64(n), wait, v)
+	if v != impossible {
+		return rej
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &CostError{Limit: rej.Policy, Cost: n, Max: int(min(l.core.max(), math.MaxInt)), rejection: rej}
+}
+
+// patience returns how long ctx lets somebody wait who begins at now.
+func patience(ctx context.Context, now time.Time) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return deadline.Sub(now)
+	}
+	return never
 }

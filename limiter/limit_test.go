@@ -15,53 +15,30 @@ import (
 
 func TestZeroValuesDeny(t *testing.T) {
 	ctx := t.Context()
-	for _, p := range []spillway.Policy{
-		new(Bucket), new(Policer), new(FixedWindow), new(SlidingWindow), new(SlidingLog), new(WarmUp), new(Shaper),
-		new(Concurrency), new(Queue), new(Keyed), new(Registry), new(XTime),
-	} {
+	for _, p := range []spillway.Policy{new(Keyed), new(Registry), new(XTime)} {
 		for _, r := range []spillway.Request{{}, {Arrived: start}, {Arrived: time.Now(), Cost: 3, Key: "a"}, {Cost: -1}} {
 			_, err := p.Admit(ctx, r)
 			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
 		}
-		if a, ok := p.(interface{ Allow() bool }); ok {
-			require.False(t, a.Allow(), "%T", p)
-		}
-		if l, ok := p.(direct); ok {
-			require.Error(t, l.AllowAt(start, 0), "%T", p)
-			_, err := l.ReserveAt(start, 1, time.Hour)
-			require.Error(t, err)
-			require.Equal(t, State{}, l.PeekAt(start), "%T", p)
-			require.True(t, l.Idle(start))
-			require.Zero(t, l.Stats())
-		}
-		if w, ok := p.(interface {
-			Wait(ctx context.Context, n int) error
-		}); ok {
-			require.Error(t, w.Wait(ctx, 1), "%T", p)
-		}
 		if q, ok := p.(quoter); ok {
 			require.Zero(t, q.Quota(start, spillway.Request{}).Limit)
 		}
-		if a, ok := p.(interface{ TryAcquire() bool }); ok {
-			require.False(t, a.TryAcquire(), "%T", p)
-		}
 	}
-	require.Error(t, new(Concurrency).Acquire(1))
-	require.Error(t, new(Queue).Acquire(ctx, 1, 0))
-	require.NoError(t, new(Concurrency).SetLimit(5))
-	require.False(t, new(Concurrency).TryAcquire(), "a zero value cannot be brought to life")
-	require.NoError(t, new(Bucket).SetLimit(Per(1, 1), 1))
-	require.NoError(t, new(Keyed).SetLimit(new(Bucket)))
-	require.NoError(t, new(Shaper).SetLimit(Per(1, 1)))
+	require.NoError(t, new(Keyed).Tune(Bucket{}))
+	require.False(t, new(Keyed).Allow("a"), "a zero value cannot be brought to life")
+	require.Nil(t, new(Keyed).Rule())
 	require.Error(t, new(Keyed).AllowAt(start, "a", 1))
+	require.Error(t, new(Keyed).Wait(ctx, "a", 1))
 	require.Zero(t, new(Keyed).Stats())
-	require.Zero(t, new(Keyed).Peek("a"))
+	require.Zero(t, new(Keyed).PeekAt(start, "a"))
 	new(Keyed).Refund("a", 1)
-	new(Registry).With("a", func(Member) { t.Error("there is none") })
+	_, ok := new(Registry).Lookup("a")
+	require.False(t, ok)
+	require.Nil(t, new(Registry).Shared())
 	require.Zero(t, new(Registry).Stats())
-	require.Zero(t, new(Shaper).Stats())
-	require.Zero(t, new(Queue).Stats())
-	require.Zero(t, new(Concurrency).Stats())
+	require.Equal(t, State{}, new(XTime).PeekAt(start))
+	require.True(t, new(XTime).Idle(start))
+	require.Zero(t, new(XTime).Stats())
 	var r Reservation
 	r.Cancel()
 	require.Zero(t, r.Delay())
@@ -72,16 +49,56 @@ type quoter interface {
 	Quota(now time.Time, r spillway.Request) spillway.Quota
 }
 
+// setLimit changes the Limit of a rule while it runs.
+func setLimit(l Limiter, n int) error {
+	rule := l.Rule()
+	switch r := rule.(type) {
+	case FixedWindow:
+		r.Limit = n
+		rule = r
+	case SlidingWindow:
+		r.Limit = n
+		rule = r
+	case SlidingLog:
+		r.Limit = n
+		rule = r
+	case Concurrency:
+		r.Limit = n
+		rule = r
+	case Queue:
+		r.Limit = n
+		rule = r
+	}
+	return l.Tune(rule)
+}
+
+// setRate changes the Rate of a rule while it runs.
+func setRate(l Limiter, now time.Time, rate Rate) error {
+	rule := l.Rule()
+	switch r := rule.(type) {
+	case Bucket:
+		r.Rate = rate
+		rule = r
+	case WarmUp:
+		r.Rate = rate
+		rule = r
+	case Shaper:
+		r.Rate = rate
+		rule = r
+	}
+	return l.TuneAt(now, rule)
+}
+
 // directs returns the limits that count tokens, each with a Limit of three.
 func directs(t *testing.T) map[string]direct {
 	t.Helper()
 	return map[string]direct{
 		"Bucket":  newBucket(t, Per(3, time.Second), 3),
-		"Policer": spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(3, time.Second)})),
-		"Window":  newWindow(t, FixedWindowOptions{Limit: 3, Period: time.Second}),
+		"Policer": spillway.Must(New(Bucket{Rate: Per(3, time.Second), Name: "leaky bucket"})),
+		"Window":  newWindow(t, FixedWindow{Limit: 3, Period: time.Second}),
 		"Sliding": newSliding(t, 3, time.Second, 1000),
 		"Log":     newLog(t, 3, time.Second),
-		"WarmUp":  newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second)}),
+		"WarmUp":  newWarmUp(t, WarmUp{Rate: Per(3, time.Second)}),
 	}
 }
 
@@ -144,11 +161,7 @@ func TestWait(t *testing.T) {
 	for name := range directs(t) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := directs(t)[name].(interface {
-					direct
-					Wait(ctx context.Context, n int) error
-					Peek() State
-				})
+				l := directs(t)[name].(Limiter)
 				begin := time.Now()
 				took := func() time.Duration { return time.Since(begin).Round(20 * time.Millisecond) }
 				require.NoError(t, l.Wait(t.Context(), 3))
@@ -189,38 +202,33 @@ func TestNow(t *testing.T) {
 		require.False(t, b.Allow())
 		time.Sleep(time.Nanosecond)
 		require.True(t, b.Allow())
-		r, err := b.Reserve(1, time.Minute)
+		r, err := b.ReserveAt(time.Now(), 1, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, time.Second, r.Delay())
-		require.Equal(t, 2*time.Second, b.Peek().NextIn)
+		require.Equal(t, 2*time.Second, b.PeekAt(readClock()).NextIn)
 		r.Cancel()
-		require.Equal(t, time.Second, b.Peek().NextIn)
-		require.NoError(t, b.SetLimit(Per(10, time.Second), 1))
-		require.Equal(t, 100*time.Millisecond, b.Peek().NextIn)
+		require.Equal(t, time.Second, b.PeekAt(readClock()).NextIn)
+		require.NoError(t, b.Tune(Bucket{Rate: Per(10, time.Second), Burst: 1}))
+		require.Equal(t, 100*time.Millisecond, b.PeekAt(readClock()).NextIn)
 		require.Equal(t, int64(3), b.Stats().Refused)
 
-		p := spillway.Must(NewPolicer(&PolicerOptions{Rate: Per(1, time.Second), Capacity: 5}))
+		p := spillway.Must(New(Bucket{Rate: Per(1, time.Second), Burst: 5}))
 		require.True(t, p.Allow())
-		require.NoError(t, p.SetLimit(Per(2, time.Second), 4))
-		require.Equal(t, State{Limit: 4, Remaining: 3, NextIn: time.Second / 2, FullIn: time.Second / 2}, p.Peek())
-		require.Equal(t, int64(1), p.Level(time.Now()))
-		require.ErrorContains(t, p.SetLimit(Rate{}, 1), "limiter: Policer: Rate.Per")
-		_, err = NewPolicer(&PolicerOptions{Rate: Per(1, 1), Capacity: -1})
-		require.EqualError(t, err, "limiter: Policer: Capacity must be at least 1, got -1")
-		_, err = NewPolicer(nil)
-		require.Error(t, err)
+		require.NoError(t, p.Tune(Bucket{Rate: Per(2, time.Second), Burst: 4}))
+		require.Equal(t, State{Limit: 4, Remaining: 3, NextIn: time.Second / 2, FullIn: time.Second / 2}, p.PeekAt(readClock()))
+		require.ErrorContains(t, p.Tune(Bucket{Burst: 1}), "limiter: Bucket: Rate.Per")
 
-		day := newWindow(t, FixedWindowOptions{Limit: 2, Calendar: EveryDay})
+		day := newWindow(t, FixedWindow{Limit: 2, Calendar: EveryDay})
 		require.True(t, day.Allow())
 		require.True(t, day.Allow())
 		require.False(t, day.Allow())
 		time.Sleep(24 * time.Hour)
 		require.True(t, day.Allow())
 
-		w := newWarmUp(t, WarmUpOptions{Rate: Per(1, time.Second)})
+		w := newWarmUp(t, WarmUp{Rate: Per(1, time.Second)})
 		require.True(t, w.Allow())
-		require.NoError(t, w.SetLimit(Per(2, time.Second)))
-		require.Equal(t, time.Second, w.Peek().NextIn, "the old debt at the old rate")
+		require.NoError(t, setRate(w, time.Now(), Per(2, time.Second)))
+		require.Equal(t, time.Second, w.PeekAt(readClock()).NextIn, "the old debt at the old rate")
 	})
 }
 
@@ -232,7 +240,7 @@ func TestNothingAllocates(t *testing.T) {
 	deny.Allow()
 	deny.Allow()
 	_ = deny.AllowAt(time.Now(), 1)
-	keyed := spillway.Must(NewKeyed(&KeyedOptions{Like: allow}))
+	keyed := spillway.Must(NewKeyed(allow.Rule(), nil))
 	keyed.Allow("a")
 	now := time.Now()
 	for name, f := range map[string]func(){

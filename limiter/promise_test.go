@@ -334,8 +334,8 @@ func promisers() map[string]func(t *testing.T, p *player) {
 		p.promise = func() promise { return &slidingPromise{int64(limit), int64(window)} }
 		return limit, window
 	}
-	warm := func(t *testing.T, p *player) *WarmUp {
-		o := WarmUpOptions{Rate: Per(1+p.rng.IntN(20), s), WarmUp: s * time.Duration(p.rng.IntN(10)), MaxCost: 1 + p.rng.IntN(10)}
+	warm := func(t *testing.T, p *player) *limit[warmState] {
+		o := WarmUp{Rate: Per(1+p.rng.IntN(20), s), WarmUp: s * time.Duration(p.rng.IntN(10)), MaxCost: 1 + p.rng.IntN(10)}
 		p.maxCost, p.step, p.maxWait = o.MaxCost, int64(s)/5, s*time.Duration(p.rng.IntN(6))
 		p.promise = func() promise {
 			a, b := o.Rate.fraction()
@@ -343,7 +343,7 @@ func promisers() map[string]func(t *testing.T, p *player) {
 		}
 		return newWarmUp(t, o)
 	}
-	keyed := func(t *testing.T, p *player, like Limit) {
+	keyed := func(t *testing.T, p *player, like Limiter) {
 		p.keys = 6
 		p.limit = many{newKeyed(t, like, 1+p.rng.IntN(6))}
 	}
@@ -372,7 +372,7 @@ func promisers() map[string]func(t *testing.T, p *player) {
 		"FixedWindow": func(t *testing.T, p *player) {
 			limit := 1 + p.rng.IntN(40)
 			p.maxCost, p.step, p.maxWait = limit, int64(time.Minute)/20, time.Minute*time.Duration(p.rng.IntN(3))
-			p.limit = single{newWindow(t, FixedWindowOptions{Limit: limit, Calendar: EveryMinute})}
+			p.limit = single{newWindow(t, FixedWindow{Limit: limit, Calendar: EveryMinute})}
 			p.promise = func() promise {
 				return &fixedPromise{int64(limit), func(at int64) int64 { return at / int64(time.Minute) }}
 			}
@@ -380,13 +380,13 @@ func promisers() map[string]func(t *testing.T, p *player) {
 		"FixedWindow from the first on": func(t *testing.T, p *player) { // an interval of a period has parts of two windows
 			limit, period := 1+p.rng.IntN(40), s*time.Duration(1+p.rng.IntN(10))
 			p.maxCost, p.step, p.maxWait = limit, int64(period)/20, period*time.Duration(p.rng.IntN(3))
-			p.limit = single{newWindow(t, FixedWindowOptions{Limit: limit, Period: period})}
+			p.limit = single{newWindow(t, FixedWindow{Limit: limit, Period: period})}
 			p.promise = func() promise { return &slidingPromise{2 * int64(limit), int64(period)} }
 		},
 		"Keyed FixedWindow": func(t *testing.T, p *player) {
 			limit := 1 + p.rng.IntN(40)
 			p.maxCost, p.step = limit, int64(time.Minute)/20
-			keyed(t, p, newWindow(t, FixedWindowOptions{Limit: limit, Calendar: EveryMinute}))
+			keyed(t, p, newWindow(t, FixedWindow{Limit: limit, Calendar: EveryMinute}))
 			p.promise = func() promise {
 				return &fixedPromise{int64(limit), func(at int64) int64 { return at / int64(time.Minute) }}
 			}
@@ -396,7 +396,7 @@ func promisers() map[string]func(t *testing.T, p *player) {
 		"Shaper": func(t *testing.T, p *player) {
 			r, slack := Per(1+p.rng.IntN(20), s), p.rng.IntN(3)
 			p.maxCost, p.step, p.maxWait = 1+p.rng.IntN(10), int64(s)/5, s*time.Duration(p.rng.IntN(6))
-			p.limit = single{shaperDirect{newShaper(t, ShaperOptions{Rate: r, Slack: slack, MaxCost: p.maxCost, MaxWait: time.Minute})}}
+			p.limit = single{shaperDirect{newShaper(t, Shaper{Rate: r, Slack: slack, MaxCost: p.maxCost, MaxWait: time.Minute})}}
 			p.promise = func() promise {
 				a, b := r.fraction()
 				return &leak{rate: a, per: b, full: int64(slack) * b, before: true, slack: a}
@@ -406,13 +406,13 @@ func promisers() map[string]func(t *testing.T, p *player) {
 }
 
 // A shaperDirect is a Shaper whose Admit does not block.
-type shaperDirect struct{ *Shaper }
+type shaperDirect struct{ *shaper }
 
-func (s shaperDirect) Stats() Stats { return s.Shaper.Stats().Stats }
+func (s shaperDirect) Stats() Stats { return s.shaper.Stats() }
 
 func (s shaperDirect) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if s.PeekAt(r.Arrived).Remaining == 0 {
 		return 0, spillway.ErrRejected
 	}
-	return s.Shaper.Admit(context.Background(), r)
+	return s.shaper.Admit(context.Background(), r)
 }

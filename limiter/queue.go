@@ -3,14 +3,13 @@ package limiter
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/spillway-go/spillway"
 )
 
-// An Order says who is next in a [Queue] among those of the same priority.
+// An Order says which request is next in a [Queue] among those of the same priority.
 type Order uint8
 
 // The orders.
@@ -19,52 +18,33 @@ const (
 	FIFO Order = iota
 	// LIFO serves the last to come first: in an overload some are served without delay, and the others not at all.
 	LIFO
-	// Adaptive is FIFO until the queue has not been empty for [QueueOptions.Interval]. Then it stands: something keeps
-	// it from draining, and it is LIFO, and who comes now waits for [QueueOptions.Target] at most. This is adaptive LIFO
+	// Adaptive is FIFO until the queue has not been empty for [Queue.Interval]. Then it stands: something keeps
+	// it from draining, and it is LIFO, and new requests wait for [Queue.Target] at most. This is adaptive LIFO
 	// with controlled delay, by Facebook after CoDel: bursts are served in order, standing queues do not delay everybody.
 	Adaptive
 	numOrders
 )
 
-// The defaults of [QueueOptions].
-const (
-	DefaultQueueWait     = time.Second
-	DefaultQueueTarget   = 5 * time.Millisecond
-	DefaultQueueInterval = 100 * time.Millisecond
-)
-
-// A Queue lets at most Limit requests run at once, and has a bounded number of others wait for their turn: those of the
-// highest priority first, and among equals by [Order]. When as many wait as may, a request takes the place of one of lower
-// priority, or is refused. A request of cost n takes n places when it runs; while it is its turn and they are not free, nobody
-// of its priority passes it. A [Concurrency] has nobody wait.
+// A Queue is the [Rule] that lets at most Limit requests run at once, and has a bounded number of others wait for their turn:
+// those of the highest priority first, and among equals by [Order]. When MaxQueue requests wait, a request takes the place of
+// one of lower priority, or is refused. A request of cost n takes n places when it runs; while it is its turn and they are not
+// free, no other request of its priority passes it. By a [Concurrency] no request waits.
 //
-// A Queue is a [spillway.Queuer]: its Admit blocks, and the time it takes does not count as latency for the policies behind
-// it. It owns no goroutine and needs no Close. It is made by [NewQueue]; the zero Queue denies everything. All methods may be
-// called concurrently.
+// The time that Admit takes does not count as latency for the policies behind it. Calls other than Admit have the priority
+// [spillway.Normal]. All fields but Name can change while the limit runs: waiting requests keep their place and their time, and
+// those that cost more than a new Limit are refused.
+//
+// Limit and MaxQueue have to be set.
 type Queue struct {
-	clock  clock
-	reject *rejections // nil in the zero value
-	other  map[string]*spillway.Rejection
-
-	mu sync.Mutex
-	// Guarded by mu.
-	list   waitlist
-	counts queueCounts
-}
-
-type queueCounts struct{ admitted, waited, full, late, ousted, impossible, cancelled int64 }
-
-// QueueOptions tune a [Queue]. Limit and MaxQueue have to be set.
-type QueueOptions struct {
 	// Limit is how many requests may run at once, at least 1.
 	Limit int
-	// MaxQueue is how many others may wait, at least 1.
+	// MaxQueue is how many other requests may wait, at least 1.
 	MaxQueue int
-	// MaxWait is how long one may wait. If MaxWait is 0, it is one second.
+	// MaxWait is how long a request may wait. If MaxWait is 0, it is one second.
 	MaxWait time.Duration
-	// Order is who is next among those of the same priority. The zero Order is FIFO.
+	// Order is which request is next among those of the same priority. The zero Order is FIFO.
 	Order Order
-	// Target is how long one may wait who comes while an Adaptive queue stands. If Target is 0, it is 5 ms.
+	// Target is how long a request may wait that comes while an Adaptive queue stands. If Target is 0, it is 5 ms.
 	Target time.Duration
 	// Interval is how long an Adaptive queue must not have been empty to stand. If Interval is 0, it is 100 ms.
 	Interval time.Duration
@@ -72,44 +52,40 @@ type QueueOptions struct {
 	Name string
 }
 
-// QueueStats is a snapshot of a [Queue].
-type QueueStats struct {
-	Name     string
-	Limit    int64
-	InFlight int64 // places taken; above Limit for a while after that was lowered
-	Waiting  int64 // requests in the queue
-
-	// Requests that got their places, and how many of them had to wait.
-	Admitted, Waited int64
-	// Requests that did not: as many waited as may; it waited too long; it gave its place to one of higher priority; it
-	// cost more than the limit; its context ended while it waited.
-	Full, Late, Ousted, Impossible, Cancelled int64
+// complete fills in the defaults, and returns an error that names the field that cannot be right.
+func (r *Queue) complete() (err error) {
+	const kind = "Queue"
+	for _, d := range []struct {
+		name      string
+		d         *time.Duration
+		byDefault time.Duration
+	}{{"MaxWait", &r.MaxWait, time.Second}, {"Target", &r.Target, 5 * time.Millisecond}, {"Interval", &r.Interval, 100 * time.Millisecond}} {
+		if *d.d == 0 {
+			*d.d = d.byDefault
+		}
+		if *d.d < 0 || *d.d > horizon {
+			return fmt.Errorf("limiter: %s: %s must be in 0..%v, got %v", kind, d.name, time.Duration(horizon), *d.d)
+		}
+	}
+	if err := validatePlaces(kind, r.Limit); err != nil {
+		return err
+	}
+	switch {
+	case r.MaxQueue < 1:
+		return fmt.Errorf("limiter: %s: MaxQueue must be at least 1, got %d", kind, r.MaxQueue)
+	case r.Order >= numOrders:
+		return fmt.Errorf("limiter: %s: Order must be one of the constants, got %d", kind, r.Order)
+	}
+	r.Name, err = named(kind, r.Name, "queue")
+	return err
 }
 
-// NewQueue returns a Queue with nothing in flight. The error names the field that cannot be right.
-func NewQueue(o *QueueOptions) (*Queue, error) {
-	var opts QueueOptions
-	if o != nil {
-		opts = *o
-	}
-	setDefault(&opts.MaxWait, DefaultQueueWait)
-	setDefault(&opts.Target, DefaultQueueTarget)
-	setDefault(&opts.Interval, DefaultQueueInterval)
-	if opts.Name == "" {
-		opts.Name = "queue"
-	}
-	if err := opts.validate(); err != nil {
+func (r Queue) build() (Limiter, error) {
+	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	q := &Queue{
-		clock:  newClock(),
-		reject: newRejections(opts.Name, ReasonLimit, false),
-		other:  map[string]*spillway.Rejection{},
-		list: waitlist{
-			limit: int64(opts.Limit), maxQueue: opts.MaxQueue, order: opts.Order,
-			maxWait: int64(opts.MaxWait), target: int64(opts.Target), interval: int64(opts.Interval),
-		},
-	}
+	q := &queue{clock: newClock(), reject: newRejections(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
+	q.list.setRule(0, r)
 	for _, reason := range []string{ReasonFull, ReasonWait, ReasonOusted} {
 		rej := q.reject.build(reason, 0)
 		q.other[reason] = &rej
@@ -117,98 +93,136 @@ func NewQueue(o *QueueOptions) (*Queue, error) {
 	return q, nil
 }
 
-func setDefault(d *time.Duration, to time.Duration) {
-	if *d == 0 {
-		*d = to
-	}
+func (r Queue) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
+
+// A queue is the limit by a [Queue].
+type queue struct {
+	clock  clock
+	reject *rejections
+	other  map[string]*spillway.Rejection
+
+	mu sync.Mutex
+	// Guarded by mu.
+	rule   Queue
+	list   waitlist
+	counts queueCounts
 }
 
-func (o *QueueOptions) validate() error {
-	for _, d := range []struct {
-		name string
-		d    time.Duration
-	}{{"MaxWait", o.MaxWait}, {"Target", o.Target}, {"Interval", o.Interval}} {
-		if d.d < 0 || d.d > horizon {
-			return fmt.Errorf("limiter: Queue: %s must be in 0..%v, got %v", d.name, time.Duration(horizon), d.d)
-		}
-	}
-	switch {
-	case o.Limit < 1 || int64(o.Limit) > math.MaxInt64/2:
-		return fmt.Errorf("limiter: Queue: Limit must be at least 1, got %d", o.Limit)
-	case o.MaxQueue < 1:
-		return fmt.Errorf("limiter: Queue: MaxQueue must be at least 1, got %d", o.MaxQueue)
-	case o.Order >= numOrders:
-		return fmt.Errorf("limiter: Queue: Order must be one of the constants, got %d", o.Order)
-	}
-	return validateName("Queue", o.Name)
-}
+// busy counts the calls that found no free place and do not wait.
+type queueCounts struct{ admitted, waited, busy, full, late, ousted, impossible, cancelled int64 }
 
 // Queues does nothing: it marks that Admit may block.
-func (q *Queue) Queues() {}
+func (q *queue) Queues() {}
 
 // Admit takes as many places as r costs, and waits for them if need be. It returns a *[spillway.Rejection] at once if as many
 // wait as may, or later if r has waited for too long or another takes its place in the queue; or ctx.Err() if ctx ends first.
-func (q *Queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+func (q *queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), r.Priority)
 }
 
 // Done gives the places of r back, however it went, and whoever is next gets them.
-func (q *Queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
+func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
 
-// TryAcquire takes one place if it is free and nobody waits for it, and reports whether it was. The caller gives it back
-// with Release(1).
-func (q *Queue) TryAcquire() bool {
-	now := q.clock.now()
+// Allow is that of [Limiter].
+func (q *queue) Allow() bool { return q.try(q.clock.now(), 1) == nil }
+
+// AllowAt is that of [Limiter].
+func (q *queue) AllowAt(now time.Time, n int) error { return q.try(q.clock.ns(now), n) }
+
+// try takes n places if they are free and no request waits for them.
+func (q *queue) try(now int64, n int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.reject == nil || !q.list.tryNow(now, 1, spillway.Normal) {
-		return false
+	switch {
+	case n < 0 || int64(n) > q.list.limit:
+		q.counts.impossible++
+		return q.costError(n)
+	case !q.list.tryNow(now, int64(n), spillway.Normal):
+		q.counts.busy++
+		return &q.reject.unknown
 	}
 	q.counts.admitted++
-	return true
+	return nil
 }
 
-// Acquire takes n places with a priority, to be given back with Release(n), and waits for them as Admit does. If n is
-// negative or greater than the limit, the error is a *[CostError].
-func (q *Queue) Acquire(ctx context.Context, n int, p spillway.Priority) error {
+// costError returns the error of a cost that can never pass. The caller holds the lock.
+func (q *queue) costError(n int) error {
+	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.cost(int64(n))}
+}
+
+// Wait is that of [Limiter].
+func (q *queue) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := q.enter(ctx, q.clock.ns(readClock()), int64(n), p)
+	err := q.enter(ctx, q.clock.ns(readClock()), int64(n), spillway.Normal)
 	if isMisuse(err) {
-		return &CostError{Limit: q.reject.policy, Cost: n, Max: int(q.Stats().Limit), rejection: q.reject.cost(int64(n))}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.costError(n)
 	}
 	return err
 }
 
-// Release gives n places back, and whoever is next gets them. It panics if fewer are taken.
-func (q *Queue) Release(n int) {
+// ReserveAt is that of [Limiter].
+func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, error) {
+	if err := q.AllowAt(now, n); err != nil {
+		return Reservation{}, err
+	}
+	return Reservation{from: q, n: int64(n)}, nil
+}
+
+// ns makes every time count as that of the Reservation: places are held until they are given back.
+func (q *queue) ns(time.Time) int64 { return 0 }
+
+func (q *queue) refund(now time.Time, _ Reservation, n int64) { q.release(q.clock.ns(now), n) }
+
+// Release is that of [Limiter].
+func (q *queue) Release(n int) {
 	if n < 0 {
 		panic("limiter: Queue: Release of a negative number")
 	}
 	q.release(q.clock.now(), int64(n))
 }
 
-// SetLimit changes how many requests may run at once. It does not wait: after a decrease, what runs goes on, and nobody gets
-// in until there is room; those in the queue that cost more than the new limit are refused. The error says that limit cannot
-// be right, and then nothing has changed.
-func (q *Queue) SetLimit(limit int) error {
-	if limit < 1 || int64(limit) > math.MaxInt64/2 {
-		return fmt.Errorf("limiter: Queue: Limit must be at least 1, got %d", limit)
-	}
-	now := q.clock.now()
+// Rule is that of [Limiter].
+func (q *queue) Rule() Rule {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.reject != nil {
-		q.list.setLimit(now, int64(limit))
+	return q.rule
+}
+
+// Tune is that of [Limiter].
+func (q *queue) Tune(rule Rule) error { return q.TuneAt(readClock(), rule) }
+
+// TuneAt is that of [Limiter].
+func (q *queue) TuneAt(now time.Time, rule Rule) error {
+	next, err := q.next(rule)
+	if err != nil {
+		return err
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rule = next
+	q.list.setRule(q.clock.ns(now), next)
 	return nil
 }
 
-// Peek returns what could be taken without waiting. Nobody knows when there will be more.
-func (q *Queue) Peek() State {
+func (q *queue) next(rule Rule) (Queue, error) {
+	next, ok := rule.(Queue)
+	if !ok {
+		return next, fmt.Errorf("limiter: Queue: Tune: rule must be of the same kind, got %T", rule)
+	}
+	if err := next.complete(); err != nil {
+		return next, err
+	}
+	return next, sameName("Queue", q.reject.policy, next.Name)
+}
+
+// PeekAt is that of [Limiter].
+func (q *queue) PeekAt(time.Time) State {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st := State{Limit: q.list.limit}
@@ -218,26 +232,29 @@ func (q *Queue) Peek() State {
 	return st
 }
 
-// Idle reports whether nothing is in flight and nobody waits.
-func (q *Queue) Idle(time.Time) bool {
+// Idle is that of [Member].
+func (q *queue) Idle(time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.list.inFlight == 0 && q.list.waiting == 0
 }
 
-// Stats returns a snapshot. It may be called at any time.
-func (q *Queue) Stats() QueueStats {
+// Quota is that of [Limiter].
+func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
+	s := q.PeekAt(now)
+	return spillway.Quota{Name: q.reject.policy, Limit: s.Limit, Remaining: s.Remaining}
+}
+
+// Stats is that of [Limiter].
+func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := &q.counts
-	s := QueueStats{
-		Limit: q.list.limit, InFlight: q.list.inFlight, Waiting: int64(q.list.waiting),
-		Admitted: c.admitted, Waited: c.waited, Full: c.full, Late: c.late, Ousted: c.ousted, Impossible: c.impossible, Cancelled: c.cancelled,
+	return Stats{
+		Name: q.reject.policy, Admitted: c.admitted, Refused: c.busy + c.full + c.late + c.ousted, Impossible: c.impossible,
+		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled,
+		Waited: c.waited, Full: c.full, Late: c.late, Ousted: c.ousted,
 	}
-	if q.reject != nil {
-		s.Name = q.reject.policy
-	}
-	return s
 }
 
-var _ spillway.Queuer = (*Queue)(nil)
+var _ spillway.Queuer = (*queue)(nil)

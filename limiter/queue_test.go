@@ -15,29 +15,29 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-func newQueue(t testing.TB, o QueueOptions) *Queue {
+func newQueue(t testing.TB, o Queue) *queue {
 	t.Helper()
-	q, err := NewQueue(&o)
+	q, err := New(o)
 	require.NoError(t, err)
-	return q
+	return q.(*queue)
 }
 
 // A line notes who gets in, in order.
 type line struct {
 	t    *testing.T
-	q    *Queue
+	q    *queue
 	mu   sync.Mutex
 	in   []string
 	errs map[string]error
 	all  sync.WaitGroup
 }
 
-func newLine(t *testing.T, q *Queue) *line { return &line{t: t, q: q, errs: map[string]error{}} }
+func newLine(t *testing.T, q *queue) *line { return &line{t: t, q: q, errs: map[string]error{}} }
 
 // join has somebody acquire, and returns when it waits or is through.
 func (l *line) join(ctx context.Context, who string, n int, p spillway.Priority) {
 	l.all.Go(func() {
-		err := l.q.Acquire(ctx, n, p)
+		_, err := l.q.Admit(ctx, spillway.Request{Cost: n, Priority: p, Arrived: time.Now()})
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.errs[who] = err; err == nil {
@@ -63,7 +63,7 @@ func TestQueueOrders(t *testing.T) {
 		LIFO: {"running", "urgent 2", "urgent 1", "c", "b", "a", "batch"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 10, Order: order})
+			q := newQueue(t, Queue{Limit: 1, MaxQueue: 10, Order: order})
 			l := newLine(t, q)
 			ctx := t.Context()
 			l.join(ctx, "running", 1, spillway.Normal)
@@ -79,14 +79,14 @@ func TestQueueOrders(t *testing.T) {
 			}
 			l.all.Wait()
 			require.Equal(t, want, l.in)
-			require.Equal(t, QueueStats{Name: "queue", Limit: 1, Admitted: 7, Waited: 6}, q.Stats())
+			require.Equal(t, Stats{Name: "queue", Admitted: 7, Waited: 6}, q.Stats())
 		})
 	}
 }
 
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 2, MaxQueue: 2, MaxWait: 50 * time.Millisecond})
+		q := newQueue(t, Queue{Limit: 2, MaxQueue: 2, MaxWait: 50 * time.Millisecond})
 		l := newLine(t, q)
 		ctx := t.Context()
 		for _, who := range []string{"a", "b", "c", "d", "e"} {
@@ -106,21 +106,21 @@ func TestQueueIsBounded(t *testing.T) {
 		var rej *spillway.Rejection
 		require.ErrorAs(t, l.errs["c"], &rej)
 		require.False(t, rej.OverQuota)
-		require.Equal(t, QueueStats{Name: "queue", Limit: 2, InFlight: 2, Admitted: 3, Waited: 1, Full: 2, Late: 1, Ousted: 1}, q.Stats())
+		require.Equal(t, Stats{Name: "queue", InFlight: 2, Admitted: 3, Waited: 1, Refused: 4, Full: 2, Late: 1, Ousted: 1}, q.Stats())
 	})
 }
 
 // A large one is not passed by small ones for ever.
 func TestQueueServesLargeCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 3, MaxQueue: 10})
+		q := newQueue(t, Queue{Limit: 3, MaxQueue: 10})
 		l := newLine(t, q)
 		l.join(t.Context(), "two", 2, spillway.Normal)
 		l.join(t.Context(), "three", 3, spillway.Normal)
 		l.join(t.Context(), "one", 1, spillway.Normal)
 		require.Equal(t, []string{"two"}, l.in, "one would fit, but it is the turn of three")
-		require.False(t, q.TryAcquire())
-		require.Equal(t, State{Limit: 3}, q.Peek())
+		require.False(t, q.Allow())
+		require.Equal(t, State{Limit: 3}, q.PeekAt(readClock()))
 		l.join(t.Context(), "urgent", 1, spillway.Critical)
 		require.Equal(t, []string{"two", "urgent"}, l.in, "a higher priority goes first")
 		q.Release(3)
@@ -138,7 +138,7 @@ func TestQueueServesLargeCosts(t *testing.T) {
 
 func TestQueueCancelLeaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 3})
+		q := newQueue(t, Queue{Limit: 1, MaxQueue: 3})
 		l := newLine(t, q)
 		ctx, cancel := context.WithCancel(t.Context())
 		l.join(t.Context(), "running", 1, spillway.Normal)
@@ -159,7 +159,7 @@ func TestQueueCancelLeaksNothing(t *testing.T) {
 		require.Equal(t, []string{"running", "second"}, l.in)
 		require.Equal(t, int64(1), q.Stats().InFlight)
 		require.Equal(t, int64(2), q.Stats().Cancelled)
-		require.ErrorIs(t, q.Acquire(ctx, 1, 0), context.Canceled)
+		require.ErrorIs(t, q.Wait(ctx, 1), context.Canceled)
 		_, err := q.Admit(ctx, spillway.Request{Arrived: time.Now()})
 		require.ErrorIs(t, err, context.Canceled, "it would have to wait")
 		q.Release(1)
@@ -169,16 +169,16 @@ func TestQueueCancelLeaksNothing(t *testing.T) {
 
 func TestQueueIsResizedWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 3, MaxQueue: 9})
+		q := newQueue(t, Queue{Limit: 3, MaxQueue: 9})
 		l := newLine(t, q)
 		for _, who := range []string{"a", "b", "c", "d", "e", "f"} {
 			l.join(t.Context(), who, 1, spillway.Normal)
 		}
-		require.NoError(t, q.SetLimit(5))
+		require.NoError(t, setLimit(q, 5))
 		synctest.Wait()
 		require.Equal(t, []string{"a", "b", "c", "d", "e"}, slices.Sorted(slices.Values(l.in)), "there is room at once")
 		l.join(t.Context(), "large", 4, spillway.Normal)
-		require.NoError(t, q.SetLimit(2), "which does not wait")
+		require.NoError(t, setLimit(q, 2), "which does not wait")
 		synctest.Wait()
 		require.Equal(t, ReasonTooLarge, l.reason("large"), "it can never run")
 		q.Release(3)
@@ -187,11 +187,11 @@ func TestQueueIsResizedWhileInUse(t *testing.T) {
 		q.Release(1)
 		synctest.Wait()
 		require.Len(t, l.in, 6)
-		require.EqualError(t, q.SetLimit(0), "limiter: Queue: Limit must be at least 1, got 0")
+		require.EqualError(t, setLimit(q, 0), "limiter: Queue: Limit must be at least 1, got 0")
 		var cost *CostError
-		require.ErrorAs(t, q.Acquire(t.Context(), 3, 0), &cost)
+		require.ErrorAs(t, q.Wait(t.Context(), 3), &cost)
 		require.Equal(t, 2, cost.Max)
-		require.ErrorAs(t, q.Acquire(t.Context(), -1, 0), &cost)
+		require.ErrorAs(t, q.Wait(t.Context(), -1), &cost)
 		require.Equal(t, int64(3), q.Stats().Impossible)
 	})
 }
@@ -199,7 +199,7 @@ func TestQueueIsResizedWhileInUse(t *testing.T) {
 // A queue that stands serves the last to come, and nobody who comes now waits for long.
 func TestQueueAdaptive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, QueueOptions{Limit: 1, MaxQueue: 10, Order: Adaptive, MaxWait: 300 * time.Millisecond})
+		q := newQueue(t, Queue{Limit: 1, MaxQueue: 10, Order: Adaptive, MaxWait: 300 * time.Millisecond})
 		l := newLine(t, q)
 		l.join(t.Context(), "running", 1, spillway.Normal)
 		l.join(t.Context(), "a", 1, spillway.Normal)
@@ -232,11 +232,11 @@ func TestQueueAdaptive(t *testing.T) {
 // What a request waits is no latency to the policies behind.
 func TestWaitIsNoLatency(t *testing.T) {
 	for name, build := range map[string]func() spillway.Policy{
-		"Queue":  func() spillway.Policy { return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9}) },
-		"Shaper": func() spillway.Policy { return newShaper(t, ShaperOptions{Rate: Per(50, time.Second)}) },
+		"Queue":  func() spillway.Policy { return newQueue(t, Queue{Limit: 1, MaxQueue: 9}) },
+		"Shaper": func() spillway.Policy { return newShaper(t, Shaper{Rate: Per(50, time.Second)}) },
 		"Registry": func() spillway.Policy {
 			return spillway.Must(NewRegistry(&RegistryOptions{New: func(string) (Member, error) {
-				return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 9}), nil
+				return newQueue(t, Queue{Limit: 1, MaxQueue: 9}), nil
 			}}))
 		},
 	} {
@@ -278,8 +278,8 @@ func (l *latencies) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Res
 }
 
 func TestQueueOptions(t *testing.T) {
-	for want, o := range map[string]*QueueOptions{
-		"Limit must be at least 1, got 0":           nil,
+	for want, o := range map[string]Queue{
+		"Limit must be at least 1, got 0":           {},
 		"MaxQueue must be at least 1, got 0":        {Limit: 1},
 		"Order must be one of the constants, got 3": {Limit: 1, MaxQueue: 1, Order: 3},
 		"MaxWait must be in 0..":                    {Limit: 1, MaxQueue: 1, MaxWait: -1},
@@ -287,11 +287,11 @@ func TestQueueOptions(t *testing.T) {
 		"Interval must be in 0..":                   {Limit: 1, MaxQueue: 1, Interval: -1},
 		"Name must be printable ASCII":              {Limit: 1, MaxQueue: 1, Name: "\x00"},
 	} {
-		q, err := NewQueue(o)
+		q, err := New(o)
 		require.Nil(t, q)
 		require.ErrorContains(t, err, "limiter: Queue: "+want)
 	}
-	q := newQueue(t, QueueOptions{Limit: 5, MaxQueue: 1})
-	require.True(t, q.TryAcquire())
-	require.Equal(t, State{Limit: 5, Remaining: 4}, q.Peek())
+	q := newQueue(t, Queue{Limit: 5, MaxQueue: 1})
+	require.True(t, q.Allow())
+	require.Equal(t, State{Limit: 5, Remaining: 4}, q.PeekAt(readClock()))
 }

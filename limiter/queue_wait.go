@@ -9,12 +9,9 @@ import (
 )
 
 // enter takes n places for one who came at now, and waits for them if need be.
-func (q *Queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
+func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
 	q.mu.Lock()
 	switch {
-	case q.reject == nil:
-		q.mu.Unlock()
-		return errZero
 	case n < 0 || n > q.list.limit:
 		q.counts.impossible++
 		q.mu.Unlock()
@@ -41,7 +38,7 @@ func (q *Queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 }
 
 // await blocks until g, who came at now, has its places, or has to leave.
-func (q *Queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
+func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
 	c := newClock()
 	timer := time.NewTimer(wait) //nolint:forbidigo // the shell that blocks
 	defer timer.Stop()
@@ -79,7 +76,7 @@ func (q *Queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	return gaveUp
 }
 
-func (q *Queue) release(now, n int64) {
+func (q *queue) release(now, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n > q.list.inFlight {

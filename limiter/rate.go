@@ -40,13 +40,3 @@ func (r Rate) fraction() (tokens, ns int64) {
 		}
 	}
 }
-
-// validateName checks a name that appears in metrics and headers.
-func validateName(limit, name string) error {
-	for _, c := range []byte(name) {
-		if c < ' ' || c > '~' {
-			return fmt.Errorf("limiter: %s: Name must be printable ASCII, got %q", limit, name)
-		}
-	}
-	return nil
-}

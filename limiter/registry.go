@@ -11,13 +11,10 @@ import (
 	"github.com/spillway-go/spillway/internal/isnil"
 )
 
-// DefaultMaxMembers is the default of [RegistryOptions.MaxKeys].
-const DefaultMaxMembers = 1024
-
-// A Member is a policy that a [Registry] can keep, such as a *[Queue] or a *[Shaper]. Its tickets leave the uppermost bit at 0.
+// A Member is a policy that a [Registry] can keep, such as a [Limiter]. Its tickets leave the uppermost bit at 0.
 type Member interface {
 	spillway.Policy
-	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, nobody waits, and it would
+	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, no request waits, and it would
 	// decide as a new one does.
 	Idle(now time.Time) bool
 }
@@ -26,7 +23,7 @@ type Member interface {
 // that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
 //
 // It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
-// with all other new ones. So whoever invents keys neither makes it grow nor makes it forget a key in use.
+// with all other new ones. So a client that invents keys neither makes it grow nor makes it forget a key in use.
 //
 // A Registry is a [spillway.Queuer]: its Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
 // its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
@@ -58,8 +55,8 @@ type RegistryOptions struct {
 type RegistryStats struct {
 	Keys       int64 // that have a policy of their own now
 	MaxKeys    int64
-	Forgotten  int64 // keys that were idle when room was needed
-	Overflowed int64 // requests that went to the shared policy
+	Overflowed int64 // requests with a key that the shared policy decided on
+	Evicted    int64 // idle keys forgotten
 	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
@@ -70,7 +67,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 		opts = *o
 	}
 	if opts.MaxKeys == 0 {
-		opts.MaxKeys = DefaultMaxMembers
+		opts.MaxKeys = 1024
 	}
 	switch {
 	case opts.New == nil:
@@ -191,18 +188,18 @@ func (g *Registry) leave(key string) {
 	}
 }
 
-// With calls f with the policy of a key, which is not forgotten meanwhile: to set its limit, to read its Stats, to call it
-// directly. What f takes from the policy and gives back later does not keep it from being forgotten, unless its Idle says so.
-func (g *Registry) With(key string, f func(Member)) {
+// Lookup returns the policy of a key, if it has one of its own: to change its limit, to read its Stats, to call it directly. It
+// builds none. The Registry may forget the key, and then builds another policy for its next request.
+func (g *Registry) Lookup(key string) (Member, bool) {
 	if g.table == nil {
-		return
+		return nil, false
 	}
-	m, shared := g.use(key, readClock())
-	if !shared {
-		defer g.leave(key)
-	}
-	f(m)
+	m := g.member(key)
+	return m, m != nil
 }
+
+// Shared returns the policy of keys that have none of their own; nil in the zero Registry.
+func (g *Registry) Shared() Member { return g.shared }
 
 // Stats returns a snapshot. It may be called at any time.
 func (g *Registry) Stats() RegistryStats {
@@ -213,7 +210,7 @@ func (g *Registry) Stats() RegistryStats {
 	for i := range g.table.shards {
 		sh := &g.table.shards[i]
 		sh.mu.Lock()
-		st.Forgotten += sh.tally.forgotten
+		st.Evicted += sh.tally.evicted
 		st.Overflowed += sh.tally.overflowed
 		sh.mu.Unlock()
 	}

@@ -21,7 +21,7 @@ func newRegistry(t testing.TB, maxKeys int) *Registry {
 		if key == "broken" {
 			return nil, errors.New("no such tenant")
 		}
-		return NewQueue(&QueueOptions{Limit: 1, MaxQueue: 2, Name: "queue"})
+		return New(Queue{Limit: 1, MaxQueue: 2, Name: "queue"})
 	}})
 	require.NoError(t, err)
 	return g
@@ -68,20 +68,27 @@ func TestRegistryForgetsOnlyWhatIsIdle(t *testing.T) {
 	// a is idle, so b gets a policy of its own; what it took from the shared one goes back there.
 	own, err := g.Admit(ctx, b)
 	require.NoError(t, err)
-	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Forgotten: 1, Overflowed: 1}, g.Stats())
+	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Overflowed: 1, Evicted: 1}, g.Stats())
 	g.Done(b, shared, spillway.Result{Outcome: spillway.Success})
-	g.With("b", func(m Member) { require.Equal(t, int64(1), m.(*Queue).Stats().InFlight) })
+	m, ok := g.Lookup("b")
+	require.True(t, ok)
+	require.Equal(t, int64(1), m.(Limiter).Stats().InFlight)
 	g.Done(b, own, spillway.Result{Outcome: spillway.Success})
-	g.With("b", func(m Member) { require.True(t, m.Idle(after(0))) })
-	g.With("c", func(m Member) { require.True(t, m.Idle(after(0))) })
-	require.Equal(t, int64(2), g.Stats().Forgotten)
+	require.True(t, m.Idle(after(0)))
+	_, ok = g.Lookup("c")
+	require.False(t, ok, "it builds none")
+	c := spillway.Request{Key: "c", Arrived: after(0)}
+	ticket, err = g.Admit(ctx, c)
+	require.NoError(t, err)
+	g.Done(c, ticket, spillway.Result{})
+	require.Equal(t, int64(2), g.Stats().Evicted)
 }
 
 // One who waits keeps its key, although nothing is in flight any more.
 func TestRegistryRemembersWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spillway.Must(NewRegistry(&RegistryOptions{MaxKeys: 1, New: func(string) (Member, error) {
-			return NewShaper(&ShaperOptions{Rate: Per(1, time.Second), MaxWait: time.Minute})
+			return New(Shaper{Rate: Per(1, time.Second), MaxWait: time.Minute})
 		}}))
 		for i := range 3 {
 			go func() {
@@ -103,7 +110,9 @@ func TestRegistryWhenNewFails(t *testing.T) {
 	require.NoError(t, err, "by the policy that new keys share")
 	require.Equal(t, int64(1), g.Stats().Overflowed)
 	g.Done(spillway.Request{Key: "broken"}, ticket, spillway.Result{})
-	g.With("broken", func(m Member) { require.True(t, m.Idle(after(0))) })
+	_, ok := g.Lookup("broken")
+	require.False(t, ok)
+	require.True(t, g.Shared().Idle(after(0)))
 	require.Equal(t, int64(0), g.Stats().Keys)
 }
 
@@ -124,8 +133,7 @@ func TestRegistryConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	g.With("", func(m Member) { require.True(t, m.Idle(time.Now())) })
-	require.True(t, g.shared.Idle(time.Now()))
+	require.True(t, g.Shared().Idle(time.Now()))
 	require.LessOrEqual(t, g.Stats().Keys, int64(4))
 	for i := range g.table.shards {
 		for _, s := range g.table.shards[i].slots {
@@ -135,7 +143,7 @@ func TestRegistryConcurrently(t *testing.T) {
 }
 
 func TestRegistryOptions(t *testing.T) {
-	ok := func(string) (Member, error) { return NewQueue(&QueueOptions{Limit: 1, MaxQueue: 1}) }
+	ok := func(string) (Member, error) { return New(Queue{Limit: 1, MaxQueue: 1}) }
 	for want, o := range map[string]*RegistryOptions{
 		"New must be set, got nil":           nil,
 		"MaxKeys must be in 1..2^24, got -1": {New: ok, MaxKeys: -1},
@@ -150,7 +158,7 @@ func TestRegistryOptions(t *testing.T) {
 
 // A factory that fails in whatever way counts, and its requests go to the shared policy.
 func TestRegistryCountsFactoriesThatFail(t *testing.T) {
-	var none *Queue
+	var none *queue
 	g := spillway.Must(NewRegistry(&RegistryOptions{New: func(key string) (Member, error) {
 		switch key {
 		case "error":
@@ -160,7 +168,7 @@ func TestRegistryCountsFactoriesThatFail(t *testing.T) {
 		case "panic":
 			panic("no")
 		}
-		return newQueue(t, QueueOptions{Limit: 1, MaxQueue: 1}), nil
+		return newQueue(t, Queue{Limit: 1, MaxQueue: 1}), nil
 	}}))
 	for i, key := range []string{"error", "typed nil"} {
 		r := spillway.Request{Key: key, Arrived: after(0)}
@@ -174,8 +182,12 @@ func TestRegistryCountsFactoriesThatFail(t *testing.T) {
 
 	_, err := NewRegistry(&RegistryOptions{New: func(string) (Member, error) { return none, nil }})
 	require.EqualError(t, err, "limiter: Registry: New: returned nil")
-	_, err = NewKeyed(&KeyedOptions{Like: (*Bucket)(nil)})
-	require.EqualError(t, err, "limiter: Keyed: Like must be set, got nil")
-	k := newKeyed(t, newBucket(t, Per(1, time.Second), 1), 0)
-	require.ErrorContains(t, k.SetLimit((*Bucket)(nil)), "like must be a limit of the same kind")
+	for _, nothing := range []Rule{nil, (*Bucket)(nil)} {
+		_, err = New(nothing)
+		require.EqualError(t, err, "limiter: New: rule must be set, got nil")
+		_, err = NewKeyed(nothing, nil)
+		require.EqualError(t, err, "limiter: Keyed: rule must be set, got nil")
+		k := newKeyed(t, newBucket(t, Per(1, time.Second), 1), 0)
+		require.ErrorContains(t, k.Tune(nothing), "rule must be of the same kind")
+	}
 }

@@ -38,15 +38,12 @@ func (r *Reservation) CancelAt(now time.Time) {
 	}
 }
 
-// Refund calls [Reservation.RefundAt] with the current time.
-func (r *Reservation) Refund(n int) { r.RefundAt(readClock(), n) }
-
 // RefundAt gives back n of the tokens, or all that r still holds if those are fewer, because they were not used: a request was
 // reserved for by an estimate, and cost less. It does nothing if n is not positive.
 //
 // The limit never lets more pass than if these tokens had not been taken. So tokens come back only as far as the passage of
 // time has not returned them already, and those of a window that is over do not. Some limits may return fewer: the level of a
-// [Bucket] does not tell whose tokens leaked, and while others wait in it, who were told when to go, only the last can leave.
+// [Bucket] does not show whose tokens leaked, and while callers wait in it, each with its time, only the last of them can leave.
 func (r *Reservation) RefundAt(now time.Time, n int) {
 	if r.from != nil && n > 0 {
 		r.refund(now, min(int64(n), r.n))

@@ -35,7 +35,7 @@ func TestRefundKeepsEveryWindow(t *testing.T) {
 		late.RefundAt(after(95*s), 200)
 		require.Error(t, l.AllowAt(after(96*s), 1), "%s: a window that is over gives nothing to another", name)
 	}
-	w := newWindow(t, FixedWindowOptions{Limit: 40, Period: 60 * s})
+	w := newWindow(t, FixedWindow{Limit: 40, Period: 60 * s})
 	first := reserve(t, w, 0, 40)
 	reserve(t, w, 60*s, 40)
 	first.RefundAt(after(61*s), 10)
@@ -44,7 +44,7 @@ func TestRefundKeepsEveryWindow(t *testing.T) {
 
 // A request whose window is over does not bring it back when a policy behind refuses it.
 func TestALateRefusalDoesNotReopenTheWindow(t *testing.T) {
-	w := newWindow(t, FixedWindowOptions{Limit: 20, Calendar: EveryMinute})
+	w := newWindow(t, FixedWindow{Limit: 20, Calendar: EveryMinute})
 	r := spillway.Request{Arrived: after(59 * time.Second)}
 	_, err := w.ReserveAt(after(50*time.Second), 20, time.Minute)
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestALateRefusalDoesNotReopenTheWindow(t *testing.T) {
 	require.NoError(t, err, "the next minute's")
 	require.Error(t, w.AllowAt(after(61*time.Second), 1))
 
-	w = newWindow(t, FixedWindowOptions{Limit: 20, Calendar: EveryMinute})
+	w = newWindow(t, FixedWindow{Limit: 20, Calendar: EveryMinute})
 	ticket, err := w.Admit(t.Context(), r)
 	require.NoError(t, err)
 	_, err = w.ReserveAt(after(59*time.Second), 20, time.Minute)
@@ -103,22 +103,22 @@ func TestRefundAcrossRates(t *testing.T) {
 	const s = time.Second
 	b := newBucket(t, Per(100, s), 100)
 	r := reserve(t, b, 0, 100)
-	require.NoError(t, b.SetLimitAt(after(s), Per(1, s), 100))
+	require.NoError(t, setRate(b, after(s), Per(1, s)))
 	reserve(t, b, s, 100)
 	r.RefundAt(after(s), 100)
 	require.Error(t, b.AllowAt(after(s), 1), "all hundred had come back at the old rate")
 
-	w := newWarmUp(t, WarmUpOptions{Rate: Per(10, s), MaxCost: 10})
+	w := newWarmUp(t, WarmUp{Rate: Per(10, s), MaxCost: 10})
 	r = reserve(t, w, 0, 10)
-	require.NoError(t, w.SetLimitAt(after(s), Per(1, s)))
+	require.NoError(t, setRate(w, after(s), Per(1, s)))
 	reserve(t, w, s, 10)
 	r.RefundAt(after(s), 10)
 	require.Error(t, w.AllowAt(after(10*s), 1))
 
-	sh := newShaper(t, ShaperOptions{Rate: Per(1, s), MaxCost: 5})
+	sh := newShaper(t, Shaper{Rate: Per(1, s), MaxCost: 5})
 	r = reserve(t, shaperDirect{sh}, 0, 5)
 	reserve(t, shaperDirect{sh}, 5*s, 5)
-	require.NoError(t, sh.SetLimitAt(after(5*s), Per(10, s)))
+	require.NoError(t, setRate(sh, after(5*s), Per(10, s)))
 	r.RefundAt(after(5*s), 5)
 	require.Error(t, sh.AllowAt(after(9*s), 1))
 }
@@ -155,7 +155,7 @@ func TestCancelAfterUseDoesNothing(t *testing.T) {
 // A Shaper that has told one when to go does not give the time away.
 func TestShaperKeepsThePromiseToReservations(t *testing.T) {
 	const s = time.Second
-	sh := newShaper(t, ShaperOptions{Rate: Per(1, s), MaxWait: time.Minute})
+	sh := newShaper(t, Shaper{Rate: Per(1, s), MaxWait: time.Minute})
 	get := func(at, want time.Duration) Reservation {
 		t.Helper()
 		r, err := sh.ReserveAt(after(at), 1, time.Minute)
@@ -179,7 +179,7 @@ func TestShaperKeepsThePromiseToReservations(t *testing.T) {
 // Those who wait in a WarmUp go when they were told.
 func TestWarmUpKeepsThePromiseToReservations(t *testing.T) {
 	const s = time.Second
-	w := newWarmUp(t, WarmUpOptions{Rate: Per(1, s)})
+	w := newWarmUp(t, WarmUp{Rate: Per(1, s)})
 	reserve(t, w, 0, 1)
 	first, err := w.ReserveAt(after(0), 1, time.Minute)
 	require.NoError(t, err)
@@ -195,9 +195,9 @@ func TestWarmUpKeepsThePromiseToReservations(t *testing.T) {
 // A key that shared a limit while there was no room for its own has used up that.
 func TestKeyedOwnLimitBeginsWithTheShared(t *testing.T) {
 	const s = time.Second
-	for name, like := range map[string]Limit{
-		"bucket": newBucket(t, Per(1, s), 3), "log": newLog(t, 3, 3*s), "window": newWindow(t, FixedWindowOptions{Limit: 3, Period: 3 * s}),
-		"warm-up": newWarmUp(t, WarmUpOptions{Rate: Per(1, s), MaxCost: 3}),
+	for name, like := range map[string]Limiter{
+		"bucket": newBucket(t, Per(1, s), 3), "log": newLog(t, 3, 3*s), "window": newWindow(t, FixedWindow{Limit: 3, Period: 3 * s}),
+		"warm-up": newWarmUp(t, WarmUp{Rate: Per(1, s), MaxCost: 3}),
 	} {
 		k := newKeyed(t, like, 1)
 		require.NoError(t, k.AllowAt(after(0), "own", 1), name)
@@ -221,14 +221,14 @@ func TestKeyedOwnLimitBeginsWithTheShared(t *testing.T) {
 
 // A stamp of a state that was forgotten says nothing to the next one of the same key.
 func TestKeyedRefundOfAForgottenState(t *testing.T) {
-	for name, like := range map[string]Limit{
-		"bucket": newBucket(t, Per(100, time.Second), 10), "warm-up": newWarmUp(t, WarmUpOptions{Rate: Per(100, time.Second), MaxCost: 10}),
+	for name, like := range map[string]Limiter{
+		"bucket": newBucket(t, Per(100, time.Second), 10), "warm-up": newWarmUp(t, WarmUp{Rate: Per(100, time.Second), MaxCost: 10}),
 	} {
 		k := newKeyed(t, like, 1)
 		r, err := k.ReserveAt(after(0), "a", 10, 0)
 		require.NoError(t, err)
 		require.NoError(t, k.AllowAt(after(time.Second), "b", 1), "a is forgotten")
-		require.Equal(t, int64(1), k.Stats().Forgotten)
+		require.Equal(t, int64(1), k.Stats().Evicted)
 		require.NoError(t, k.AllowAt(after(2*time.Second), "a", 10))
 		r.RefundAt(after(2*time.Second), 10)
 		require.Error(t, k.AllowAt(after(2*time.Second), "a", 1), name)
@@ -241,7 +241,7 @@ func TestRefusedForTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		k := newKeyed(t, newBucket(t, Per(3, time.Second), 3), 0)
-		s := newShaper(t, ShaperOptions{Rate: Per(3, time.Second)})
+		s := newShaper(t, Shaper{Rate: Per(3, time.Second)})
 		waits := map[string]func(n int) error{
 			"Keyed":  func(n int) error { return k.Wait(ctx, "a", n) },
 			"Shaper": func(n int) error { return s.Wait(ctx, n) },
@@ -280,7 +280,7 @@ func TestKeyedRefundAt(t *testing.T) {
 	log.RefundAt(after(40*s), "a", 1)
 	require.Equal(t, int64(1999), log.PeekAt(after(100*s), "a").Remaining, "taken too long ago")
 
-	for name, o := range map[string]FixedWindowOptions{"period": {Limit: 40, Period: 60 * s}, "minute": {Limit: 40, Calendar: EveryMinute}} {
+	for name, o := range map[string]FixedWindow{"period": {Limit: 40, Period: 60 * s}, "minute": {Limit: 40, Calendar: EveryMinute}} {
 		w := newKeyed(t, newWindow(t, o), 0)
 		require.NoError(t, w.AllowAt(after(0), "a", 40), name)
 		w.RefundAt(after(59*s), "a", 1)
@@ -291,8 +291,8 @@ func TestKeyedRefundAt(t *testing.T) {
 		w.RefundAt(after(60*s), "a", 10)
 		require.Equal(t, int64(10), w.PeekAt(after(61*s), "a").Remaining, name)
 	}
-	for name, like := range map[string]Limit{
-		"bucket": newBucket(t, Per(1, s), 10), "warm-up": newWarmUp(t, WarmUpOptions{Rate: Per(1, s), MaxCost: 10}),
+	for name, like := range map[string]Limiter{
+		"bucket": newBucket(t, Per(1, s), 10), "warm-up": newWarmUp(t, WarmUp{Rate: Per(1, s), MaxCost: 10}),
 	} {
 		b := newKeyed(t, like, 0)
 		require.NoError(t, b.AllowAt(after(0), "a", 10), name)
@@ -306,7 +306,7 @@ func TestKeyedRefundAt(t *testing.T) {
 
 // When this window and the next are used up, the one after is told.
 func TestCalendarTellsOfTheWindowAfterTheNext(t *testing.T) {
-	w := newWindow(t, FixedWindowOptions{Limit: 1, Calendar: EveryMinute})
+	w := newWindow(t, FixedWindow{Limit: 1, Calendar: EveryMinute})
 	require.NoError(t, w.AllowAt(after(30*time.Second), 1))
 	_, err := w.ReserveAt(after(30*time.Second), 1, time.Minute)
 	require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestCalendarTellsOfTheWindowAfterTheNext(t *testing.T) {
 
 // A part of a token that has not leaked comes back too: five older tokens and half of this one leaked.
 func TestRefundOfPartOfAToken(t *testing.T) {
-	b, err := NewBucket(&BucketOptions{Rate: Per(10, time.Second), Burst: 10})
+	b, err := New(Bucket{Rate: Per(10, time.Second), Burst: 10})
 	require.NoError(t, err)
 	take := func(at time.Duration, n int) Reservation {
 		r, err := b.ReserveAt(after(at), n, 0)
@@ -336,7 +336,7 @@ func TestRefundOfPartOfAToken(t *testing.T) {
 
 // Parts of a ns come back as they were taken.
 func TestCancelledWarmUpsLeaveNoTrace(t *testing.T) {
-	w := newWarmUp(t, WarmUpOptions{Rate: Per(3, time.Second), MaxCost: 10})
+	w := newWarmUp(t, WarmUp{Rate: Per(3, time.Second), MaxCost: 10})
 	_, err := w.ReserveAt(after(0), 1, 0)
 	require.NoError(t, err)
 	for range 10 {

@@ -18,17 +18,17 @@ import (
 	"github.com/spillway-go/spillway/internal/roundup"
 )
 
-func newShaper(t testing.TB, o ShaperOptions) *Shaper {
+func newShaper(t testing.TB, o Shaper) *shaper {
 	t.Helper()
-	s, err := NewShaper(&o)
+	s, err := New(o)
 	require.NoError(t, err)
-	return s
+	return s.(*shaper)
 }
 
 // A payer acquires as the tests of Guava do, and notes how long each took.
 type payer struct {
 	t   *testing.T
-	s   *Shaper
+	s   *shaper
 	now time.Duration
 }
 
@@ -45,8 +45,8 @@ func (p *payer) acquire(ns ...int) (waits []float64) {
 
 // The figures of Guava's SmoothBursty, and of uber/ratelimit.
 func TestShaperPaces(t *testing.T) {
-	options := func(n, slack int) ShaperOptions {
-		return ShaperOptions{Rate: Per(n, time.Second), Slack: slack, MaxWait: time.Hour, MaxCost: 100}
+	options := func(n, slack int) Shaper {
+		return Shaper{Rate: Per(n, time.Second), Slack: slack, MaxWait: time.Hour, MaxCost: 100}
 	}
 	t.Run("evenly", func(t *testing.T) {
 		p := &payer{t: t, s: newShaper(t, options(5, 0))}
@@ -71,17 +71,17 @@ func TestShaperPaces(t *testing.T) {
 	t.Run("the rate is set", func(t *testing.T) {
 		p := &payer{t: t, s: newShaper(t, options(1, 0))}
 		require.Equal(t, []float64{0, 1}, p.acquire(1, 1))
-		require.NoError(t, p.s.SetLimitAt(after(p.now), Per(2, time.Second)))
+		require.NoError(t, setRate(p.s, after(p.now), Per(2, time.Second)))
 		require.Equal(t, []float64{1, .5, 1, 1}, p.acquire(1, 2, 2, 1), "old debt at the old rate")
 	})
 	t.Run("slack stays as many tokens when the rate is set", func(t *testing.T) {
 		p := &payer{t: t, s: newShaper(t, options(1, 4))}
 		require.Equal(t, []float64{0, 0}, p.acquire(1, 1))
-		require.NoError(t, p.s.SetLimitAt(after(p.now), Per(10, time.Second)))
+		require.NoError(t, setRate(p.s, after(p.now), Per(10, time.Second)))
 		require.Equal(t, []float64{0, 0, 0, .1}, p.acquire(1, 1, 1, 1))
 	})
 	t.Run("7 per minute", func(t *testing.T) {
-		p := &payer{t: t, s: newShaper(t, ShaperOptions{Rate: Per(7, time.Minute), MaxWait: time.Hour})}
+		p := &payer{t: t, s: newShaper(t, Shaper{Rate: Per(7, time.Minute), MaxWait: time.Hour})}
 		var at []time.Duration
 		for range 15 {
 			p.acquire(1)
@@ -90,7 +90,7 @@ func TestShaperPaces(t *testing.T) {
 		require.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute}, []time.Duration{at[0], at[7], at[14]})
 	})
 	t.Run("300 million per second", func(t *testing.T) {
-		s := newShaper(t, ShaperOptions{Rate: Per(3e8, time.Second), Slack: 1, MaxWait: time.Hour, MaxQueue: 1e6})
+		s := newShaper(t, Shaper{Rate: Per(3e8, time.Second), Slack: 1, MaxWait: time.Hour, MaxQueue: 1e6})
 		var last Reservation
 		for range 300_000 {
 			r, err := s.ReserveAt(after(0), 1, never)
@@ -105,7 +105,7 @@ func TestShaperPaces(t *testing.T) {
 
 func TestShaperRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShaper(t, ShaperOptions{Rate: Per(10, time.Second), MaxWait: 250 * time.Millisecond, MaxQueue: 3, Name: "pace"})
+		s := newShaper(t, Shaper{Rate: Per(10, time.Second), MaxWait: 250 * time.Millisecond, MaxQueue: 3, Name: "pace"})
 		begin := time.Now()
 		require.True(t, s.Allow())
 		require.False(t, s.Allow())
@@ -131,7 +131,7 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		_, err := s.Admit(ctx, spillway.Request{Arrived: time.Now()})
 		require.Equal(t, ReasonDeadline, reason(err))
 
-		q := newShaper(t, ShaperOptions{Rate: Per(10, time.Second), MaxQueue: 2})
+		q := newShaper(t, Shaper{Rate: Per(10, time.Second), MaxQueue: 2})
 		for range 3 {
 			_, err := q.ReserveAt(begin, 1, never)
 			require.NoError(t, err)
@@ -153,14 +153,14 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		}
 		require.Equal(t, 10, cost.Max)
 		require.Equal(t, int64(12), s.Stats().Impossible)
-		require.Equal(t, ShaperStats{Stats: Stats{Name: "shaper", Admitted: 3, Refused: 2}, Waiting: 2}, q.Stats())
+		require.Equal(t, Stats{Name: "shaper", Admitted: 3, Refused: 2, Waiting: 2}, q.Stats())
 	})
 }
 
 // Everybody passes in order and in time, also behind those who give up.
 func TestShaperMovesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShaper(t, ShaperOptions{Rate: Per(10, time.Second)})
+		s := newShaper(t, Shaper{Rate: Per(10, time.Second)})
 		begin := time.Now()
 		var mu sync.Mutex
 		at := map[int]time.Duration{}
@@ -188,13 +188,13 @@ func TestShaperMovesUp(t *testing.T) {
 		require.Equal(t, map[int]time.Duration{
 			0: 0, 1: 100 * ms, 2: -150 * ms, 3: 200 * ms, 4: 300 * ms, 5: -150 * ms, 6: 400 * ms, 7: 500 * ms,
 		}, at)
-		require.Equal(t, ShaperStats{Stats: Stats{Name: "shaper", Admitted: 6}, Cancelled: 2}, s.Stats())
+		require.Equal(t, Stats{Name: "shaper", Admitted: 6, Cancelled: 2}, s.Stats())
 	})
 }
 
 func TestShaperGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShaper(t, ShaperOptions{Rate: Per(10, time.Second)})
+		s := newShaper(t, Shaper{Rate: Per(10, time.Second)})
 		begin := time.Now()
 		r := spillway.Request{Arrived: begin, Cost: 5}
 		ticket, err := s.Admit(t.Context(), r)
@@ -213,7 +213,7 @@ func TestShaperGivesBack(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, <-done, "who waits moves up at once")
 
 		// A reservation in the queue that is cancelled lets those behind it move up; one whose time has come gives back.
-		held, err := s.Reserve(5, time.Second)
+		held, err := s.ReserveAt(time.Now(), 5, time.Second)
 		require.NoError(t, err)
 		require.Equal(t, 100*time.Millisecond, held.Delay())
 		go func() {
@@ -223,28 +223,28 @@ func TestShaperGivesBack(t *testing.T) {
 		synctest.Wait()
 		held.Cancel()
 		require.Equal(t, 200*time.Millisecond, <-done)
-		held, err = s.Reserve(5, time.Second)
+		held, err = s.ReserveAt(time.Now(), 5, time.Second)
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
 		held.Cancel()
-		extra, err := s.Reserve(1, 0)
+		extra, err := s.ReserveAt(time.Now(), 1, 0)
 		require.NoError(t, err)
-		extra.Refund(1)
+		extra.RefundAt(time.Now(), 1)
 		require.True(t, s.Allow())
-		held, err = s.Reserve(1, time.Second)
+		held, err = s.ReserveAt(time.Now(), 1, time.Second)
 		require.NoError(t, err)
 		held.Cancel()
-		require.Equal(t, State{Limit: 10, NextIn: 100 * time.Millisecond, FullIn: 100 * time.Millisecond}, s.Peek())
+		require.Equal(t, State{Limit: 10, NextIn: 100 * time.Millisecond, FullIn: 100 * time.Millisecond}, s.PeekAt(readClock()))
 		require.False(t, s.Idle(time.Now()))
 		time.Sleep(100 * time.Millisecond)
 		require.True(t, s.Idle(time.Now()))
-		require.Equal(t, State{Limit: 10, Remaining: 10}, s.Peek())
+		require.Equal(t, State{Limit: 10, Remaining: 10}, s.PeekAt(readClock()))
 	})
 }
 
 func TestShaperRateIsSetForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShaper(t, ShaperOptions{Rate: Per(1, time.Second), MaxWait: time.Minute})
+		s := newShaper(t, Shaper{Rate: Per(1, time.Second), MaxWait: time.Minute})
 		begin := time.Now()
 		var mu sync.Mutex
 		var at []time.Duration
@@ -259,17 +259,17 @@ func TestShaperRateIsSetForThoseWhoWait(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(500 * time.Millisecond)
-		require.NoError(t, s.SetLimit(Per(10, time.Second)))
+		require.NoError(t, setRate(s, time.Now(), Per(10, time.Second)))
 		all.Wait()
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{0, 1000 * ms, 1100 * ms, 1200 * ms}, at)
-		require.ErrorContains(t, s.SetLimit(Rate{}), "limiter: Shaper: Rate.Per")
+		require.ErrorContains(t, s.Tune(Shaper{}), "limiter: Shaper: Rate.Per")
 	})
 }
 
 // 5000 per second is a spacing of 200 µs: nobody passes early, and the pace is kept however late timers are.
 func TestShaperSpacesAtHighRates(t *testing.T) {
-	s := newShaper(t, ShaperOptions{Rate: Per(5000, time.Second), MaxQueue: 1000})
+	s := newShaper(t, Shaper{Rate: Per(5000, time.Second), MaxQueue: 1000})
 	begin := time.Now()
 	var mu sync.Mutex
 	var at []time.Duration
@@ -295,8 +295,8 @@ func TestShaperSpacesAtHighRates(t *testing.T) {
 
 func TestShaperOptions(t *testing.T) {
 	second := Per(1, time.Second)
-	for want, o := range map[string]*ShaperOptions{
-		"Rate.Per must be positive, got 0s":              nil,
+	for want, o := range map[string]Shaper{
+		"Rate.Per must be positive, got 0s":              {},
 		"Rate.Tokens must be at least 1, got 0":          {Rate: Per(0, 1)},
 		"Slack must be in 0..":                           {Rate: second, Slack: -1},
 		"MaxWait must be in 0..":                         {Rate: second, MaxWait: -1},
@@ -305,7 +305,7 @@ func TestShaperOptions(t *testing.T) {
 		"Name must be printable ASCII":                   {Rate: second, Name: "é"},
 		fmt.Sprintf("MaxCost of %d tokens", math.MaxInt): {Rate: Per(1, time.Duration(math.MaxInt64)), MaxCost: math.MaxInt},
 	} {
-		s, err := NewShaper(o)
+		s, err := New(o)
 		require.Nil(t, s)
 		require.ErrorContains(t, err, "limiter: Shaper: "+want)
 	}
@@ -403,7 +403,7 @@ func TestSpacerAgainstModel(t *testing.T) {
 
 // A caller whose context has ended does not queue, and is counted.
 func TestShaperCountsCallersWhoseContextHasEnded(t *testing.T) {
-	s := newShaper(t, ShaperOptions{Rate: Per(1, time.Hour)})
+	s := newShaper(t, Shaper{Rate: Per(1, time.Hour)})
 	_, err := s.Admit(t.Context(), spillway.Request{Arrived: time.Now()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -412,5 +412,5 @@ func TestShaperCountsCallersWhoseContextHasEnded(t *testing.T) {
 		_, err = s.Admit(ctx, spillway.Request{Arrived: time.Now()})
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	require.Equal(t, ShaperStats{Stats: Stats{Name: "shaper", Admitted: 1}, Cancelled: 2}, s.Stats())
+	require.Equal(t, Stats{Name: "shaper", Admitted: 1, Cancelled: 2}, s.Stats())
 }

@@ -8,11 +8,8 @@ import (
 )
 
 // try takes n if that needs no wait. The caller holds the lock.
-func (s *Shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
-	switch {
-	case s.spacer == nil:
-		return 0, 0, unmade
-	case n < 0 || n > s.spacer.gcra.burst:
+func (s *shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
+	if n < 0 || n > s.spacer.gcra.burst {
 		s.counts.impossible++
 		return 0, 0, impossible
 	}
@@ -24,18 +21,15 @@ func (s *Shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
 	return 0, stamp, taken
 }
 
-// misuse returns the error of a cost that can never pass, or of a zero Shaper. The caller holds the lock.
-func (s *Shaper) misuse(n int, v verdict) error {
-	if v == unmade {
-		return errZero
-	}
+// misuse returns the error of a cost that can never pass. The caller holds the lock.
+func (s *shaper) misuse(n int) error {
 	return &CostError{
-		Limit: s.opts.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
+		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
 	}
 }
 
 // pass waits for the turn of one who arrived.
-func (s *Shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
+func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
 	now := s.clock.ns(arrived)
 	s.mu.Lock()
 	_, stamp, v := s.try(now, n)
@@ -48,35 +42,32 @@ func (s *Shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp ui
 		return s.await(ctx, sp, now)
 	}
 	s.mu.Unlock()
-	switch v {
-	case taken:
-		return stamp, nil
-	case impossible:
+	if v == impossible {
 		return 0, s.reject[ReasonRate].cost(n)
 	}
-	return 0, errZero
+	return stamp, nil
 }
 
 // join queues. The caller holds the lock.
-func (s *Shaper) join(ctx context.Context, now, n int64) (*spot, error) {
+func (s *shaper) join(ctx context.Context, now, n int64) (*spot, error) {
 	if err := ctx.Err(); err != nil {
 		s.cancelled++
 		return nil, err
 	}
 	left := patience(ctx, readClock())
-	sp, wait, reason := s.spacer.enqueue(now, n, int64(min(s.opts.MaxWait, left)), make(chan struct{}, 1))
+	sp, wait, reason := s.spacer.enqueue(now, n, int64(min(s.rule.MaxWait, left)), make(chan struct{}, 1))
 	if sp != nil {
 		return sp, nil
 	}
 	s.counts.refused++
-	if reason == ReasonWait && left < s.opts.MaxWait {
+	if reason == ReasonWait && left < s.rule.MaxWait {
 		reason = ReasonDeadline
 	}
 	return nil, s.reject[reason].after(time.Duration(wait))
 }
 
 // await blocks until the turn of sp, who came at now. The first in the queue looks at the clock for all.
-func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
+func (s *shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
 	timer := time.NewTimer(horizon) //nolint:forbidigo // the shell that blocks
 	defer timer.Stop()
 	c := newClock()
@@ -105,10 +96,10 @@ func (s *Shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, 
 	}
 }
 
-func (s *Shaper) giveBack(now int64, b loan) {
+func (s *shaper) giveBack(now int64, b loan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spacer == nil || b.n < 0 {
+	if b.n < 0 {
 		return
 	}
 	b.n = min(b.n, s.spacer.gcra.burst)
@@ -116,9 +107,9 @@ func (s *Shaper) giveBack(now int64, b loan) {
 	s.counts.returned++
 }
 
-func (s *Shaper) ns(t time.Time) int64 { return s.clock.ns(t) }
+func (s *shaper) ns(t time.Time) int64 { return s.clock.ns(t) }
 
-func (s *Shaper) refund(now time.Time, r Reservation, n int64) {
+func (s *shaper) refund(now time.Time, r Reservation, n int64) {
 	if r.spot == nil {
 		s.giveBack(s.clock.ns(now), r.loan(n))
 		return

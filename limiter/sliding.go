@@ -3,24 +3,17 @@ package limiter
 import (
 	"fmt"
 	"time"
-
-	"github.com/spillway-go/spillway"
 )
 
-// A SlidingWindow lets through at most Limit tokens in any Window, with no edges to exploit. It counts in Buckets
-// sub-windows, so it takes 16 bytes for each of them, whatever the limit.
+// A SlidingWindow is the [Rule] that lets through at most Limit tokens in any Window, with no edges to exploit. It counts in
+// Buckets sub-windows, so it takes 16 bytes for each of them, whatever the limit.
 //
 // What passes counts until the end of its sub-window, and for a Window from then on. So never more than Limit pass in any
 // interval of Window, and never fewer than Limit, if that many ask, in any interval of Window × (1 + 1/Buckets): with 60
-// Buckets, a caller who asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
+// Buckets, a caller that asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
 //
-// It is made by [NewSlidingWindow]; the zero SlidingWindow denies everything. All methods may be called concurrently.
+// Limit and Window have to be set.
 type SlidingWindow struct {
-	limit[slidingState]
-}
-
-// SlidingWindowOptions tune a [SlidingWindow]. Limit and Window have to be set.
-type SlidingWindowOptions struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^53.
 	Limit int
 	// Window is how long what passed counts.
@@ -32,17 +25,12 @@ type SlidingWindowOptions struct {
 	Name string
 }
 
-// A SlidingLog lets through at most Limit tokens in any Window, exactly, by remembering when each of them passed. It takes
-// 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most twice that with reservations. If
-// that is too much, take a [SlidingWindow].
+// A SlidingLog is the [Rule] that lets through at most Limit tokens in any Window, exactly, by remembering when each of them
+// passed. It takes 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most twice that with
+// reservations. If that is too much, take a [SlidingWindow].
 //
-// It is made by [NewSlidingLog]; the zero SlidingLog denies everything. All methods may be called concurrently.
+// Limit and Window have to be set.
 type SlidingLog struct {
-	limit[slidingState]
-}
-
-// SlidingLogOptions tune a [SlidingLog]. Limit and Window have to be set.
-type SlidingLogOptions struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^20, which bounds the log to 32 MiB.
 	Limit int
 	// Window is how long what passed counts.
@@ -58,102 +46,55 @@ const (
 	maxLog                = 1 << 20
 )
 
-// NewSlidingWindow returns a SlidingWindow that nobody has used. The error names the field that cannot be right.
-func NewSlidingWindow(o *SlidingWindowOptions) (*SlidingWindow, error) {
-	var opts SlidingWindowOptions
-	if o != nil {
-		opts = *o
+func (r SlidingWindow) plan() (p plan[slidingState], err error) {
+	const kind = "SlidingWindow"
+	if r.Buckets == 0 {
+		r.Buckets = defaultSlidingBuckets
 	}
-	if opts.Buckets == 0 {
-		opts.Buckets = defaultSlidingBuckets
+	if r.Buckets < 0 || r.Buckets > maxSlidingBuckets {
+		return p, fmt.Errorf("limiter: %s: Buckets must be in 1..%d, got %d", kind, maxSlidingBuckets, r.Buckets)
 	}
-	if opts.Buckets < 0 || opts.Buckets > maxSlidingBuckets {
-		return nil, fmt.Errorf("limiter: SlidingWindow: Buckets must be in 1..%d, got %d", maxSlidingBuckets, opts.Buckets)
+	c, err := slidingBy(kind, r.Limit, maxLimit, r.Window)
+	if err != nil {
+		return p, err
 	}
-	w := new(SlidingWindow)
-	// Instants of one window fall into one sub-window more than it has, and there are as many reserved.
-	c := &sliding{entries: 2 * (opts.Buckets + 1)}
-	if err := setUpSliding(&w.limit, c, "SlidingWindow", opts.Limit, maxLimit, opts.Window, opts.Name, "sliding window"); err != nil {
-		return nil, err
+	if c.quantum = c.length / int64(r.Buckets); c.quantum == 0 {
+		return p, fmt.Errorf("limiter: %s: Window must have at least one ns per bucket, got %v", kind, r.Window)
 	}
-	if c.quantum = c.length / int64(opts.Buckets); c.quantum == 0 {
-		return nil, fmt.Errorf("limiter: SlidingWindow: Window must have at least one ns per bucket, got %v", opts.Window)
-	}
-	if c.quantum*int64(opts.Buckets) < c.length {
+	if c.quantum*int64(r.Buckets) < c.length {
 		c.quantum++
 	}
-	return w, nil
+	// Instants of one window fall into one sub-window more than it has, and there are as many reserved.
+	c.entries = 2 * (r.Buckets + 1)
+	r.Name, err = named(kind, r.Name, "sliding window")
+	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, core: c}, err
 }
 
-// NewSlidingLog returns a SlidingLog that nobody has used. The error names the field that cannot be right.
-func NewSlidingLog(o *SlidingLogOptions) (*SlidingLog, error) {
-	var opts SlidingLogOptions
-	if o != nil {
-		opts = *o
+func (r SlidingWindow) build() (Limiter, error) { return newLimit(r.plan()) }
+
+func (r SlidingWindow) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+func (r SlidingLog) plan() (p plan[slidingState], err error) {
+	const kind = "SlidingLog"
+	c, err := slidingBy(kind, r.Limit, maxLog, r.Window)
+	if err != nil {
+		return p, err
 	}
-	l := new(SlidingLog)
-	c := &sliding{entries: 2 * opts.Limit}
-	if err := setUpSliding(&l.limit, c, "SlidingLog", opts.Limit, maxLog, opts.Window, opts.Name, "sliding log"); err != nil {
-		return nil, err
-	}
-	return l, nil
+	c.entries = 2 * r.Limit
+	r.Name, err = named(kind, r.Name, "sliding log")
+	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, core: c}, err
 }
 
-func setUpSliding(
-	l *limit[slidingState], c *sliding, kind string, limit int, most int64, window time.Duration, name, defaultName string,
-) error {
-	if err := c.setLimit(kind, limit, most); err != nil {
-		return err
+func (r SlidingLog) build() (Limiter, error) { return newLimit(r.plan()) }
+
+func (r SlidingLog) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+func slidingBy(kind string, limit int, most int64, window time.Duration) (*sliding, error) {
+	if limit < 1 || int64(limit) > most {
+		return nil, fmt.Errorf("limiter: %s: Limit must be in 1..%d, got %d", kind, most, limit)
 	}
 	if window <= 0 || window > horizon {
-		return fmt.Errorf("limiter: %s: Window must be in 1ns..%v, got %v", kind, time.Duration(horizon), window)
+		return nil, fmt.Errorf("limiter: %s: Window must be in 1ns..%v, got %v", kind, time.Duration(horizon), window)
 	}
-	if err := validateName(kind, name); err != nil {
-		return err
-	}
-	if name == "" {
-		name = defaultName
-	}
-	c.length = int64(window)
-	l.make(c, newRejections(name, ReasonQuota, true))
-	return nil
+	return &sliding{limit: int64(limit), length: int64(window)}, nil
 }
-
-func (c *sliding) setLimit(kind string, limit int, most int64) error {
-	if limit < 1 || int64(limit) > most {
-		return fmt.Errorf("limiter: %s: Limit must be in 1..%d, got %d", kind, most, limit)
-	}
-	c.limit = int64(limit)
-	return nil
-}
-
-// SetLimit changes how many tokens may pass in any window from now on: what has passed counts. The error says that limit
-// cannot be right, and then nothing has changed.
-func (w *SlidingWindow) SetLimit(limit int) error {
-	return setSlidingLimit(&w.limit, "SlidingWindow", limit, maxLimit)
-}
-
-// SetLimit changes how many tokens may pass in any window from now on: what has passed counts. The error says that limit
-// cannot be right, and then nothing has changed.
-func (l *SlidingLog) SetLimit(limit int) error {
-	return setSlidingLimit(&l.limit, "SlidingLog", limit, maxLog)
-}
-
-func setSlidingLimit(l *limit[slidingState], kind string, limit int, most int64) error {
-	var c sliding
-	if err := c.setLimit(kind, limit, most); err != nil {
-		return err
-	}
-	return l.update(readClock(), func(old core[slidingState]) (core[slidingState], error) {
-		next := *old.(*sliding) //nolint:forcetypeassert // made by the constructors
-		if next.limit = c.limit; next.quantum == 0 {
-			next.entries = 2 * limit
-		}
-		return &next, nil
-	})
-}
-
-var (
-	_ spillway.Policy = (*SlidingWindow)(nil)
-	_ spillway.Policy = (*SlidingLog)(nil)
-)

@@ -196,7 +196,7 @@ func (c *sliding) idle(s *slidingState, m moment) bool {
 	return s.used == 0 || max(s.last, m.ns)-s.entry(s.used-1).at >= c.length // the youngest is not empty
 }
 
-func (c *sliding) since(int64) core[slidingState] { return c }
+func (c *sliding) since(int64, *slidingState) core[slidingState] { return c }
 
 // heir is as if all had been taken at the youngest instant: one entry, whatever the number in s.
 func (c *sliding) heir(s *slidingState, _ moment) slidingState {
@@ -211,10 +211,7 @@ func (c *sliding) max() int64 { return c.limit }
 
 func (c *sliding) window() time.Duration { return time.Duration(c.length) }
 
-func (c *sliding) follows(old core[slidingState]) bool {
-	_, ok := old.(*sliding)
-	return ok
-}
+func (c *sliding) follows(core[slidingState]) error { return nil }
 
 // adopt lets what has passed count.
 func (c *sliding) adopt(*slidingState, moment, core[slidingState]) {}

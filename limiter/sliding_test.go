@@ -11,18 +11,18 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-func newLog(t testing.TB, limit int, window time.Duration) *SlidingLog {
+func newLog(t testing.TB, most int, window time.Duration) *limit[slidingState] {
 	t.Helper()
-	l, err := NewSlidingLog(&SlidingLogOptions{Limit: limit, Window: window})
+	l, err := New(SlidingLog{Limit: most, Window: window})
 	require.NoError(t, err)
-	return l
+	return l.(*limit[slidingState])
 }
 
-func newSliding(t testing.TB, limit int, window time.Duration, buckets int) *SlidingWindow {
+func newSliding(t testing.TB, most int, window time.Duration, buckets int) *limit[slidingState] {
 	t.Helper()
-	l, err := NewSlidingWindow(&SlidingWindowOptions{Limit: limit, Window: window, Buckets: buckets})
+	l, err := New(SlidingWindow{Limit: most, Window: window, Buckets: buckets})
 	require.NoError(t, err)
-	return l
+	return l.(*limit[slidingState])
 }
 
 func TestSlidingLogDecides(t *testing.T) {
@@ -164,21 +164,18 @@ func TestSlidingGivesBack(t *testing.T) {
 
 func TestSlidingSetLimit(t *testing.T) {
 	now := time.Now()
-	for _, l := range []interface {
-		direct
-		SetLimit(limit int) error
-	}{newLog(t, 10, time.Hour), newSliding(t, 10, time.Hour, 0)} {
+	for _, l := range []Limiter{newLog(t, 10, time.Hour), newSliding(t, 10, time.Hour, 0)} {
 		for range 8 {
 			now = now.Add(time.Millisecond)
 			require.NoError(t, l.AllowAt(now, 1))
 		}
-		require.NoError(t, l.SetLimit(12))
+		require.NoError(t, setLimit(l, 12))
 		require.Equal(t, int64(4), l.PeekAt(now).Remaining)
-		require.NoError(t, l.SetLimit(2))
+		require.NoError(t, setLimit(l, 2))
 		require.Equal(t, int64(0), l.PeekAt(now).Remaining)
 		require.Error(t, l.AllowAt(now, 1))
-		require.ErrorContains(t, l.SetLimit(0), "Limit must be in 1..")
-		require.NoError(t, l.SetLimit(1000))
+		require.ErrorContains(t, setLimit(l, 0), "Limit must be in 1..")
+		require.NoError(t, setLimit(l, 1000))
 		for range 992 {
 			now = now.Add(time.Millisecond)
 			require.NoError(t, l.AllowAt(now, 1))
@@ -189,25 +186,25 @@ func TestSlidingSetLimit(t *testing.T) {
 }
 
 func TestSlidingOptions(t *testing.T) {
-	for want, o := range map[string]*SlidingWindowOptions{
-		"limiter: SlidingWindow: Limit must be in 1..9007199254740992, got 0":            nil,
+	for want, o := range map[string]SlidingWindow{
+		"limiter: SlidingWindow: Limit must be in 1..9007199254740992, got 0":            {},
 		"limiter: SlidingWindow: Buckets must be in 1..1000, got 1001":                   {Limit: 1, Window: 1e6, Buckets: 1001},
 		"limiter: SlidingWindow: Buckets must be in 1..1000, got -1":                     {Limit: 1, Window: 1e6, Buckets: -1},
 		"limiter: SlidingWindow: Window must have at least one ns per bucket, got 59ns":  {Limit: 1, Window: 59},
 		"limiter: SlidingWindow: Window must be in 1ns..640511h56m34.004840448s, got 0s": {Limit: 1},
 	} {
-		w, err := NewSlidingWindow(o)
+		w, err := New(o)
 		require.Nil(t, w)
 		require.Error(t, err)
-		if o == nil || o.Window != 0 {
+		if o.Limit == 0 || o.Window != 0 {
 			require.EqualError(t, err, want)
 		}
 	}
-	for want, o := range map[string]*SlidingLogOptions{
-		"limiter: SlidingLog: Limit must be in 1..1048576, got 0":       nil,
+	for want, o := range map[string]SlidingLog{
+		"limiter: SlidingLog: Limit must be in 1..1048576, got 0":       {},
 		"limiter: SlidingLog: Limit must be in 1..1048576, got 1048577": {Limit: 1<<20 + 1, Window: time.Hour},
 	} {
-		l, err := NewSlidingLog(o)
+		l, err := New(o)
 		require.Nil(t, l)
 		require.EqualError(t, err, want)
 	}

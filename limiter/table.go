@@ -36,7 +36,7 @@ type shard[S any] struct {
 	_      [64]byte // keeps neighbours out of each other's cache line
 }
 
-type tableCounts struct{ forgotten, overflowed int64 }
+type tableCounts struct{ evicted, overflowed int64 }
 
 type slot[S any] struct {
 	id    fingerprint // 0 if the slot is free; with the lowest bit set if it was found since the hand passed
@@ -195,7 +195,7 @@ func (sh *shard[S]) forget(t *table[S], steps int, now int64, idle func(*S) bool
 		sh.free(sh.hand) // which may move another into the slot, to be looked at next
 		sh.used--
 		t.keys.Add(-1)
-		sh.tally.forgotten++
+		sh.tally.evicted++
 		sh.last = max(sh.last, now)
 	}
 }

@@ -36,7 +36,7 @@ func TestTableAgainstMap(t *testing.T) {
 				want[id] = i
 			default:
 				limit := i - 500
-				before := sh.tally.forgotten
+				before := sh.tally.evicted
 				sh.forget(tab, handSteps, int64(i), func(v *int) bool { return *v < limit }, rng.IntN(2) == 0)
 				for id, v := range want {
 					if sh.used == len(want) && i%32 != 0 {
@@ -48,7 +48,7 @@ func TestTableAgainstMap(t *testing.T) {
 						before++
 					}
 				}
-				same(t, before, sh.tally.forgotten, i)
+				same(t, before, sh.tally.evicted, i)
 			}
 			same(t, len(want), sh.used, i)
 			same(t, int64(len(want)), tab.keys.Load(), i)
@@ -84,7 +84,7 @@ func TestTableMakesRoomBesides(t *testing.T) {
 	require.NotNil(t, empty.find(id(1, 0)))
 	require.Equal(t, 1, empty.used)
 	require.Equal(t, int64(full.used+1), tab.keys.Load())
-	require.Equal(t, int64(64-full.used), full.tally.forgotten, "counted where it was forgotten")
+	require.Equal(t, int64(64-full.used), full.tally.evicted, "counted where it was forgotten")
 	require.Equal(t, []int64{0, at}, []int64{empty.last, full.last}, "where a stale clock may ask for it")
 	require.True(t, full.mu.TryLock(), "the lock is given back")
 }

@@ -166,6 +166,13 @@ func (q *waitlist) leave(now int64, g *guest) {
 	}
 }
 
+// setRule takes the figures of a rule. Those who wait keep their place and their time.
+func (q *waitlist) setRule(now int64, r Queue) {
+	q.maxQueue, q.order = r.MaxQueue, r.Order
+	q.maxWait, q.target, q.interval = int64(r.MaxWait), int64(r.Target), int64(r.Interval)
+	q.setLimit(now, int64(r.Limit))
+}
+
 // setLimit changes the limit. Those who need more places than there are now have to leave.
 func (q *waitlist) setLimit(now, limit int64) {
 	q.limit = limit

@@ -5,26 +5,21 @@ import (
 	"math"
 	"time"
 
-	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
-// A WarmUp spaces requests, and after a pause begins slowly: it gives what is behind it, a cache or a pool of connections,
+// A WarmUp is the [Rule] that spaces requests, and after a pause begins slowly: it gives what is behind it, a cache or a pool of connections,
 // time to get warm. While cold it lets one token through per ColdFactor / rate; with every token it gets faster, along the
 // straight line of Guava's SmoothWarmingUp, until after WarmUp of steady use it passes the full Rate.
 //
 // As in Guava, a request pays for the one before: whatever it costs, it passes if the time that the last one costs is over.
-// Nothing is saved up for bursts. Unlike in Guava, one who asks again and again instead of waiting gets warm too: the
+// Nothing is saved up for bursts. Unlike in Guava, a caller that asks again and again instead of waiting gets warm too: the
 // WarmUp cools only in pauses that are longer than the time between two tokens while cold, so that the time lost between
 // two attempts does not count as one.
 //
-// It is made by [NewWarmUp]; the zero WarmUp denies everything. All methods may be called concurrently.
+// When the rate changes while the limit runs, it stays as warm as it is.
 type WarmUp struct {
-	limit[warmState]
-}
-
-// WarmUpOptions tune a [WarmUp]. Rate has to be set.
-type WarmUpOptions struct {
-	// Rate is how fast tokens pass when warm. It must have at least one token.
+	// Rate is how fast tokens pass when warm. It has to be set, and must have at least one token.
 	Rate Rate
 	// WarmUp is how long it takes to get warm in steady use, and to get cold in a pause. If WarmUp is 0, it is always warm.
 	WarmUp time.Duration
@@ -37,48 +32,30 @@ type WarmUpOptions struct {
 	Name string
 }
 
-// NewWarmUp returns a cold WarmUp. The error names the field that cannot be right.
-func NewWarmUp(o *WarmUpOptions) (*WarmUp, error) {
-	var opts WarmUpOptions
-	if o != nil {
-		opts = *o
+func (r WarmUp) plan() (p plan[warmState], err error) {
+	const kind = "WarmUp"
+	if r.ColdFactor == 0 {
+		r.ColdFactor = 3
 	}
-	c, err := newWarming(opts)
-	if err == nil {
-		err = validateName("WarmUp", opts.Name)
+	if r.MaxCost == 0 {
+		r.MaxCost = r.Rate.Tokens
 	}
+	c, err := newWarming(kind, r)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	if opts.Name == "" {
-		opts.Name = "warm-up"
-	}
-	w := new(WarmUp)
-	w.make(c, newRejections(opts.Name, ReasonRate, true))
-	return w, nil
+	r.Name, err = named(kind, r.Name, "warm-up")
+	return plan[warmState]{rule: r, kind: kind, name: r.Name, reason: ReasonRate, core: c}, err
 }
 
-// SetLimit is [WarmUp.SetLimitAt] now.
-func (w *WarmUp) SetLimit(rate Rate) error { return w.SetLimitAt(readClock(), rate) }
+func (r WarmUp) build() (Limiter, error) { return newLimit(r.plan()) }
 
-// SetLimitAt changes the rate from now on. It stays as warm as it is; what the last request costs stays too. If MaxCost was
-// Rate.Tokens, it is that of the new rate. The error says that rate cannot be right, and then nothing has changed.
-func (w *WarmUp) SetLimitAt(now time.Time, rate Rate) error {
-	return w.update(now, func(old core[warmState]) (core[warmState], error) {
-		opts := old.(*warming).opts //nolint:forcetypeassert // made by NewWarmUp
-		opts.Rate = rate
-		c, err := newWarming(opts)
-		if err != nil {
-			return nil, err
-		}
-		return c.since(max(w.clock.ns(now), w.state.last+1)), nil
-	})
-}
+func (r WarmUp) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
 // A warming is the rule of a WarmUp. Tokens that were stored in a pause are dearer to take; how many there are says how cold
 // it is. The names are those of Guava.
 type warming struct {
-	opts      WarmUpOptions
+	per       time.Duration // of the rate
 	maxCost   int64
 	stable    float64 // ns between two tokens when warm
 	cold      float64 // ns between two tokens when cold
@@ -90,41 +67,183 @@ type warming struct {
 	from      int64   // ns since when this is the rate; 0 if ever since
 }
 
-func newWarming(o WarmUpOptions) (*warming, error) {
-	const kind = "WarmUp"
-	if err := o.Rate.validate(kind); err != nil {
+// newWarming returns the rule by r, which has its defaults.
+func newWarming(kind string, r WarmUp) (*warming, error) {
+	if err := r.Rate.validate(kind); err != nil {
 		return nil, err
 	}
-	factor := o.ColdFactor
-	if factor == 0 {
-		factor = 3
-	}
-	w := &warming{opts: o, maxCost: int64(o.MaxCost), stable: float64(o.Rate.Per) / float64(o.Rate.Tokens)}
-	if w.maxCost == 0 {
-		w.maxCost = int64(o.Rate.Tokens)
-	}
-	w.cold = w.stable * factor
+	w := &warming{per: r.Rate.Per, maxCost: int64(r.MaxCost), stable: float64(r.Rate.Per) / float64(r.Rate.Tokens)}
+	w.cold = w.stable * r.ColdFactor
 	switch {
-	case o.Rate.Tokens < 1:
-		return nil, fmt.Errorf("limiter: %s: Rate.Tokens must be at least 1, got %d", kind, o.Rate.Tokens)
-	case o.WarmUp < 0, o.WarmUp > horizon:
-		return nil, fmt.Errorf("limiter: %s: WarmUp must be in 0..%v, got %v", kind, time.Duration(horizon), o.WarmUp)
-	case !(factor >= 1 && factor <= 1e6):
-		return nil, fmt.Errorf("limiter: %s: ColdFactor must be in 1..1e6, got %v", kind, o.ColdFactor)
+	case r.Rate.Tokens < 1:
+		return nil, fmt.Errorf("limiter: %s: Rate.Tokens must be at least 1, got %d", kind, r.Rate.Tokens)
+	case r.WarmUp < 0, r.WarmUp > horizon:
+		return nil, fmt.Errorf("limiter: %s: WarmUp must be in 0..%v, got %v", kind, time.Duration(horizon), r.WarmUp)
+	case !(r.ColdFactor >= 1 && r.ColdFactor <= 1e6):
+		return nil, fmt.Errorf("limiter: %s: ColdFactor must be in 1..1e6, got %v", kind, r.ColdFactor)
 	case w.maxCost < 1, float64(w.maxCost)*w.cold > horizon:
 		return nil, fmt.Errorf("limiter: %s: MaxCost must be at least 1 and take less than %v, got %d", kind, time.Duration(horizon), w.maxCost)
 	}
 	w.unit = int64(float64(w.maxCost)*w.cold/(1<<30)) + 1
-	w.threshold = float64(o.WarmUp) / w.stable / 2
-	w.stored = w.threshold + 2*float64(o.WarmUp)/(w.stable+w.cold)
+	w.threshold = float64(r.WarmUp) / w.stable / 2
+	w.stored = w.threshold + 2*float64(r.WarmUp)/(w.stable+w.cold)
 	if above := w.stored - w.threshold; above > 0 {
 		w.slope = (w.cold - w.stable) / above
-		w.coolDown = float64(o.WarmUp) / w.stored
+		w.coolDown = float64(r.WarmUp) / w.stored
 	}
 	if w.stored*part > math.MaxInt64/2 {
-		return nil, fmt.Errorf("limiter: %s: WarmUp of %v is too long at a rate of %v", kind, o.WarmUp, o.Rate)
+		return nil, fmt.Errorf("limiter: %s: WarmUp of %v is too long at a rate of %v", kind, r.WarmUp, r.Rate)
 	}
 	return w, nil
 }
 
-var _ spillway.Policy = (*WarmUp)(nil)
+// part is how many parts a stored token has. Integers can be given back without a trace, floats cannot.
+const part = 1 << 20
+
+// warmState is the zero value when it is cold and owes nothing.
+type warmState struct {
+	warmth int64 // parts of tokens that a cold one has stored and this one has not
+	next   int64 // ns from which on a request passes
+	frac   int64 // 2^-32 ns to be added to next
+	last   int64 // the greatest ns at which something was taken
+	due    int64 // ns until which somebody may wait who was told so
+	// paid counts all that was ever paid for, in units modulo 2^54, given back or not, and one unit more for each time that
+	// something was given back: so a request sees in its stamp what came later.
+	paid uint64
+}
+
+const (
+	shareBits = 8 // of a stamp: which share of the tokens were stored ones
+	shareMask = 1<<shareBits - 1
+	paidMask  = 1<<54 - 1
+)
+
+// cool brings s to now, at or after next: a pause makes it colder.
+func (w *warming) cool(s *warmState, now int64) {
+	if pause := float64(uint64(now) - uint64(s.next)); pause > w.cold && w.coolDown > 0 {
+		s.warmth = max(s.warmth-int64(math.Min(pause/w.coolDown*part, math.MaxInt64/2)), 0)
+	}
+	s.next, s.frac = now, 0
+}
+
+// price returns the ns, and 2^-32 of ns, that n tokens cost if taken of them are stored ones and warmth is what it was.
+func (w *warming) price(warmth, n, taken int64) (ns, frac int64) {
+	cost := float64(n) * w.stable
+	if above := w.stored - float64(warmth)/part - w.threshold; above > 0 {
+		dear := math.Min(above, float64(taken)/part) // the rest costs no more than fresh ones
+		cost += dear * (2*above - dear) * w.slope / 2
+	}
+	whole, rest := math.Modf(math.Min(math.Max(cost, 0), horizon))
+	return int64(whole), int64(rest * (1 << 32))
+}
+
+func (w *warming) take(s *warmState, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool) {
+	if s.next > m.ns {
+		if wait = s.next - m.ns; wait > maxWait {
+			return wait, 0, false
+		}
+	} else {
+		w.cool(s, m.ns)
+	}
+	if s.next > 2*horizon+horizon/2 {
+		return int64(never), 0, false
+	}
+	most := w.storedIn(n)
+	taken := max(min(most, int64(w.stored*part)-s.warmth), 0)
+	ns, frac := w.price(s.warmth, n, taken)
+	s.warmth += taken
+	s.frac += frac
+	s.next += ns + s.frac>>32
+	s.frac &= 1<<32 - 1
+	s.last = max(s.last, m.ns)
+	if wait > 0 {
+		s.due = m.ns + wait
+	}
+	s.paid = (s.paid + uint64(ns/w.unit) + 1) & paidMask
+	share := uint64(math.Ceil(float64(taken) / float64(most) * shareMask)) // the more, the colder it is when they come back
+	return wait, s.paid<<shareBits | share, true
+}
+
+// storedIn returns the parts of stored tokens that n tokens are made of while it is cold.
+func (w *warming) storedIn(n int64) int64 { return min(n, int64(w.stored)+1) * part }
+
+// giveBack returns tokens as a gcra does, by the same two bounds: what is owed, less all that was paid for later, and the price
+// less the time since they were taken. Nothing comes back of what was taken at another rate, whose price is not known.
+func (w *warming) giveBack(s *warmState, m moment, l loan) {
+	now := max(m.ns, s.last)
+	later := (s.paid - l.stamp>>shareBits) & paidMask
+	if l.took < w.from || now < s.due && (later > 0 || l.rest > 0) {
+		return
+	}
+	if l.stamp == noStamp {
+		l.stamp, later = 0, paidMask // nobody knows how cold it was
+	}
+	taken := int64(float64(w.storedIn(l.n)) * float64(l.stamp&shareMask) / shareMask)
+	taken = min(taken, s.warmth)
+	s.warmth -= taken
+	if s.paid = (s.paid + 1) & paidMask; later > 0 || l.stamp&shareMask != shareMask {
+		taken = 0 // it was worth that of a warm one at least, and nobody knows how much more
+	}
+	ns, frac := w.price(s.warmth, l.n, taken)
+	owed := max(s.next-now, 0)
+	still := ns - (now - l.took)
+	if later <= uint64(owed/w.unit) {
+		still = max(still, owed-int64(later)*w.unit)
+	}
+	if still = min(still, owed); still < ns {
+		s.next -= max(still, 0)
+		return
+	}
+	earliest := min(s.next, now)
+	s.frac -= frac
+	s.next -= ns - s.frac>>32 // a borrow is a negative number of whole ns
+	s.frac &= 1<<32 - 1
+	s.next = max(s.next, earliest)
+}
+
+// since returns the rule for what is taken from an instant on.
+func (w *warming) since(ns int64, s *warmState) core[warmState] {
+	next := *w
+	if next.from = ns; s != nil {
+		next.from = max(ns, s.last+1)
+	}
+	return &next
+}
+
+func (w *warming) heir(s *warmState, m moment) warmState {
+	next := *s
+	next.paid = splitmix.Mix(uint64(m.ns)) & paidMask
+	return next
+}
+
+func (w *warming) peek(s *warmState, m moment) State {
+	if s.next > m.ns {
+		d := time.Duration(s.next - m.ns)
+		return State{Limit: w.maxCost, NextIn: d, FullIn: d}
+	}
+	return State{Limit: w.maxCost, Remaining: w.maxCost}
+}
+
+func (w *warming) idle(s *warmState, m moment) bool {
+	if s.next > m.ns {
+		return false
+	}
+	now := *s
+	w.cool(&now, m.ns)
+	return now.warmth == 0
+}
+
+func (w *warming) max() int64 { return w.maxCost }
+
+func (w *warming) window() time.Duration { return w.per }
+
+func (w *warming) follows(core[warmState]) error { return nil }
+
+// adopt keeps how warm it is as a share.
+func (w *warming) adopt(s *warmState, _ moment, old core[warmState]) {
+	if o := old.(*warming); o.stored > 0 { //nolint:forcetypeassert // the only core of its state
+		s.warmth = min(int64(float64(s.warmth)/o.stored*w.stored), int64(w.stored*part))
+	} else {
+		s.warmth = 0
+	}
+}

@@ -11,17 +11,17 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-func newWarmUp(t testing.TB, o WarmUpOptions) *WarmUp {
+func newWarmUp(t testing.TB, o WarmUp) *limit[warmState] {
 	t.Helper()
-	w, err := NewWarmUp(&o)
+	w, err := New(o)
 	require.NoError(t, err)
-	return w
+	return w.(*limit[warmState])
 }
 
 // A taker acquires as the tests of Guava do: it waits until it may go on.
 type taker struct {
 	t   *testing.T
-	w   *WarmUp
+	w   *limit[warmState]
 	now time.Duration
 }
 
@@ -48,7 +48,7 @@ func TestWarmUpFollowsGuava(t *testing.T) {
 	ms := time.Millisecond
 	cold := []float64{0, 1.38, 1.13, 0.88, 0.63, 0.5, 0.5, 0.5}
 	t.Run("cold, used, cold again, half cold", func(t *testing.T) {
-		k := &taker{t: t, w: newWarmUp(t, WarmUpOptions{Rate: Per(2, time.Second), WarmUp: 4 * time.Second})}
+		k := &taker{t: t, w: newWarmUp(t, WarmUp{Rate: Per(2, time.Second), WarmUp: 4 * time.Second})}
 		require.Equal(t, cold, k.waits(8))
 		k.now += 500 * ms // pays for the last
 		k.now += 4000 * ms
@@ -58,7 +58,7 @@ func TestWarmUpFollowsGuava(t *testing.T) {
 		require.Equal(t, []float64{0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, k.waits(8))
 	})
 	t.Run("ten times slower when cold", func(t *testing.T) {
-		k := &taker{t: t, w: newWarmUp(t, WarmUpOptions{Rate: Per(5, time.Second), WarmUp: 4 * time.Second, ColdFactor: 10})}
+		k := &taker{t: t, w: newWarmUp(t, WarmUp{Rate: Per(5, time.Second), WarmUp: 4 * time.Second, ColdFactor: 10})}
 		require.Equal(t, []float64{0, 1.75, 1.26, 0.76, 0.30, 0.20, 0.20, 0.20}, k.waits(8))
 		k.now += 200 * ms
 		k.now += 4000 * ms
@@ -68,9 +68,9 @@ func TestWarmUpFollowsGuava(t *testing.T) {
 		require.Equal(t, []float64{0, 0.20, 0.20, 0.20, 0.20, 0.20, 0.20, 0.20}, k.waits(8))
 	})
 	t.Run("a rate twice as high while cold", func(t *testing.T) {
-		k := &taker{t: t, w: newWarmUp(t, WarmUpOptions{Rate: Per(5, time.Second), WarmUp: 10 * time.Second})}
+		k := &taker{t: t, w: newWarmUp(t, WarmUp{Rate: Per(5, time.Second), WarmUp: 10 * time.Second})}
 		require.Equal(t, []float64{0, 0.59}, k.waits(2)[:2])
-		require.NoError(t, k.w.SetLimitAt(after(k.now), Per(10, time.Second)))
+		require.NoError(t, setRate(k.w, after(k.now), Per(10, time.Second)))
 		got := k.waits(3)
 		require.InDelta(t, 0.57, got[0], 0.011, "old debt at the old rate")
 		require.Less(t, got[1], 0.31, "from here on at the new one")
@@ -80,7 +80,7 @@ func TestWarmUpFollowsGuava(t *testing.T) {
 // How long it takes to get warm does not depend on how the tokens are split.
 func TestWarmUpTimeIsIndependentOfTheSplit(t *testing.T) {
 	total := func(split func(i int) int) time.Duration {
-		k := &taker{t: t, w: newWarmUp(t, WarmUpOptions{Rate: Per(10, time.Second), WarmUp: 10 * time.Second, MaxCost: 1000})}
+		k := &taker{t: t, w: newWarmUp(t, WarmUp{Rate: Per(10, time.Second), WarmUp: 10 * time.Second, MaxCost: 1000})}
 		for left, i := 100, 0; left > 0; i++ {
 			n := min(split(i), left)
 			k.acquire(n)
@@ -104,7 +104,7 @@ func TestWarmUpTimeIsIndependentOfTheSplit(t *testing.T) {
 func TestWarmUpGetsWarmByTrying(t *testing.T) {
 	for _, pause := range []time.Duration{20, 90, 120, 145, 170, 245, 290} {
 		pause *= time.Millisecond
-		w := newWarmUp(t, WarmUpOptions{Rate: Per(10, time.Second), WarmUp: 10 * time.Second})
+		w := newWarmUp(t, WarmUp{Rate: Per(10, time.Second), WarmUp: 10 * time.Second})
 		passed := 0
 		for now := time.Duration(0); now < 100*time.Second; now += pause {
 			if w.AllowAt(after(now), 1) == nil && now >= 80*time.Second {
@@ -118,7 +118,7 @@ func TestWarmUpGetsWarmByTrying(t *testing.T) {
 
 func TestWarmUpWithoutWarmUpStillLimits(t *testing.T) {
 	for _, warm := range []time.Duration{0, 1, 999 * time.Nanosecond, time.Microsecond, 100 * time.Millisecond} {
-		w := newWarmUp(t, WarmUpOptions{Rate: Per(10, time.Second), WarmUp: warm})
+		w := newWarmUp(t, WarmUp{Rate: Per(10, time.Second), WarmUp: warm})
 		passed := 0
 		for now := time.Duration(0); now < 10*time.Second; now += time.Millisecond {
 			if w.AllowAt(after(now), 1) == nil {
@@ -131,7 +131,7 @@ func TestWarmUpWithoutWarmUpStillLimits(t *testing.T) {
 
 // Exact at rates whose interval is no whole number of ns.
 func TestWarmUpRateIsExact(t *testing.T) {
-	k := &taker{t: t, w: newWarmUp(t, WarmUpOptions{Rate: Per(3e8, time.Second)})}
+	k := &taker{t: t, w: newWarmUp(t, WarmUp{Rate: Per(3e8, time.Second)})}
 	for range 300_000 {
 		k.acquire(1)
 	}
@@ -144,7 +144,7 @@ func TestWarmUpIsNeverFasterThanItsRate(t *testing.T) {
 	seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
 		stable := time.Duration(1 + rng.Int64N(int64(time.Second)))
 		warm, factor := time.Duration(rng.Int64N(int64(20*stable))), 1+rng.Float64()*5
-		w := newWarmUp(t, WarmUpOptions{Rate: Per(1, stable), WarmUp: warm, ColdFactor: factor, MaxCost: 5})
+		w := newWarmUp(t, WarmUp{Rate: Per(1, stable), WarmUp: warm, ColdFactor: factor, MaxCost: 5})
 		now, free := time.Duration(0), time.Duration(0)
 		for i := range 2000 {
 			now += time.Duration(rng.Int64N(int64(3 * stable)))
@@ -171,8 +171,8 @@ func TestWarmUpIsNeverFasterThanItsRate(t *testing.T) {
 }
 
 func TestWarmUpGivesBack(t *testing.T) {
-	w := newWarmUp(t, WarmUpOptions{Rate: Per(7, time.Second), WarmUp: 3 * time.Second})
-	twin := newWarmUp(t, WarmUpOptions{Rate: Per(7, time.Second), WarmUp: 3 * time.Second})
+	w := newWarmUp(t, WarmUp{Rate: Per(7, time.Second), WarmUp: 3 * time.Second})
+	twin := newWarmUp(t, WarmUp{Rate: Per(7, time.Second), WarmUp: 3 * time.Second})
 	now := time.Duration(0)
 	for i := range 200 {
 		r := spillway.Request{Arrived: after(now), Cost: 1 + i%7}
@@ -186,7 +186,7 @@ func TestWarmUpGivesBack(t *testing.T) {
 		require.Equal(t, two.Delay(), one.Delay(), "step %d", i)
 		now += w.PeekAt(after(now)).NextIn + time.Duration(i%5)*time.Second
 	}
-	w = newWarmUp(t, WarmUpOptions{Rate: Per(1, time.Second)})
+	w = newWarmUp(t, WarmUp{Rate: Per(1, time.Second)})
 	r, err := w.ReserveAt(after(0), 1, 0)
 	require.NoError(t, err)
 	r.RefundAt(after(0), 1)
@@ -194,7 +194,7 @@ func TestWarmUpGivesBack(t *testing.T) {
 }
 
 func TestWarmUpTellsWhatRemains(t *testing.T) {
-	w := newWarmUp(t, WarmUpOptions{Rate: Per(2, time.Second), MaxCost: 10})
+	w := newWarmUp(t, WarmUp{Rate: Per(2, time.Second), MaxCost: 10})
 	require.True(t, w.Idle(after(0)))
 	require.Equal(t, State{Limit: 10, Remaining: 10}, w.PeekAt(after(0)))
 	require.NoError(t, w.AllowAt(after(0), 4))
@@ -203,7 +203,7 @@ func TestWarmUpTellsWhatRemains(t *testing.T) {
 	require.Equal(t, &spillway.Rejection{Policy: "warm-up", Reason: ReasonRate, RetryAfter: time.Second, OverQuota: true}, err)
 	require.False(t, w.Idle(after(time.Second)))
 	require.True(t, w.Idle(after(2*time.Second)), "without a warm-up it is never cold")
-	w = newWarmUp(t, WarmUpOptions{Rate: Per(2, time.Second), WarmUp: 10 * time.Second})
+	w = newWarmUp(t, WarmUp{Rate: Per(2, time.Second), WarmUp: 10 * time.Second})
 	require.NoError(t, w.AllowAt(after(0), 2))
 	require.False(t, w.Idle(after(4*time.Second)), "still warmer than a new one")
 	require.True(t, w.Idle(after(time.Minute)))
@@ -211,8 +211,8 @@ func TestWarmUpTellsWhatRemains(t *testing.T) {
 
 func TestWarmUpOptions(t *testing.T) {
 	second := Per(1, time.Second)
-	for want, o := range map[string]*WarmUpOptions{
-		"Rate.Per must be positive, got 0s":          nil,
+	for want, o := range map[string]WarmUp{
+		"Rate.Per must be positive, got 0s":          {},
 		"Rate.Tokens must be at least 1, got 0":      {Rate: Per(0, time.Second)},
 		"WarmUp must be in 0..":                      {Rate: second, WarmUp: -1},
 		"ColdFactor must be in 1..1e6, got 0.5":      {Rate: second, ColdFactor: 0.5},
@@ -222,23 +222,24 @@ func TestWarmUpOptions(t *testing.T) {
 		"MaxCost must be at least 1 and take less t": {Rate: second, MaxCost: math.MaxInt},
 		"is too long at a rate of":                   {Rate: Per(math.MaxInt, 1), WarmUp: 1000 * time.Hour, MaxCost: 1},
 	} {
-		w, err := NewWarmUp(o)
+		w, err := New(o)
 		require.Nil(t, w)
 		require.ErrorContains(t, err, "limiter: WarmUp: ")
 		require.ErrorContains(t, err, want)
 	}
-	w := newWarmUp(t, WarmUpOptions{Rate: second})
-	require.ErrorContains(t, w.SetLimit(Rate{}), "Rate.Per must be positive")
+	w := newWarmUp(t, WarmUp{Rate: second})
+	require.ErrorContains(t, w.Tune(WarmUp{}), "Rate.Per must be positive")
 }
 
 func FuzzWarmUp(f *testing.F) {
 	f.Add(10, int64(time.Second), int64(10*time.Second), 3.0, []byte{1, 2, 3, 9, 200, 4, 5})
 	f.Add(math.MaxInt, int64(1), int64(1), 1.0, []byte{0, 255, 3, 0, 1})
 	f.Fuzz(func(t *testing.T, tokens int, per, warm int64, factor float64, script []byte) {
-		w, err := newWarming(WarmUpOptions{Rate: Rate{tokens, time.Duration(per)}, WarmUp: time.Duration(warm), ColdFactor: factor})
+		p, err := WarmUp{Rate: Rate{tokens, time.Duration(per)}, WarmUp: time.Duration(warm), ColdFactor: factor}.plan()
 		if err != nil {
 			return
 		}
+		w := p.core.(*warming)
 		var s warmState
 		now := int64(horizon)
 		for i, b := range script[:min(len(script), 500)] {
@@ -268,8 +269,9 @@ func FuzzWarmUp(f *testing.F) {
 // Another rate finds it as warm as it was, in proportion.
 func TestWarmthIsKeptAsAShare(t *testing.T) {
 	warm := func(tokens int, warmUp time.Duration) *warming {
-		w, err := newWarming(WarmUpOptions{Rate: Per(tokens, time.Second), WarmUp: warmUp, ColdFactor: 3})
+		p, err := WarmUp{Rate: Per(tokens, time.Second), WarmUp: warmUp, ColdFactor: 3}.plan()
 		require.NoError(t, err)
+		w := p.core.(*warming)
 		return w
 	}
 	slow, fast := warm(2, 4*time.Second), warm(20, 4*time.Second)

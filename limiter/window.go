@@ -1,28 +1,23 @@
 package limiter
 
 import (
+	"errors"
 	"fmt"
 	"time"
-
-	"github.com/spillway-go/spillway"
 )
 
-// A FixedWindow lets through so many tokens per window: "3 per day". A window begins with the first request after the one
+// A FixedWindow is the [Rule] that lets through so many tokens per window: "3 per day". A window begins with the first request after the one
 // before has ended, or is a period of the [Calendar], such as the local day.
 //
 // It is the rule that people understand and that contracts state. Its weakness is the edge: twice the limit may pass in
 // little time, half at the end of one window and half at the start of the next. A [SlidingWindow] has no edge.
 //
 // Windows from the first request on go by the monotonic clock. Those of the calendar go by the wall clock; if that is set
-// back, what was used up stays so. [FixedWindow.Reserve] reserves in the next window at most.
+// back, what was used up stays so. [Limiter.ReserveAt] reserves in the next window at most.
 //
-// It is made by [NewFixedWindow]; the zero FixedWindow denies everything. All methods may be called concurrently.
+// Limit and either Period or Calendar have to be set. While the limit runs, a Period cannot give way to a Calendar, nor the other
+// way round. The present window keeps its beginning and gets the length of a new Period.
 type FixedWindow struct {
-	limit[windowState]
-}
-
-// FixedWindowOptions tune a [FixedWindow]. Limit and either Period or Calendar have to be set.
-type FixedWindowOptions struct {
 	// Limit is how many tokens may pass in each window, at least 1 and at most 2^53.
 	Limit int
 	// Period is how long a window is that begins with the first request. It is 0 if Calendar is set.
@@ -39,62 +34,204 @@ type FixedWindowOptions struct {
 // maxLimit bounds the limits of windows, so that sums of a few cannot overflow.
 const maxLimit = 1 << 53
 
-// NewFixedWindow returns a FixedWindow that nobody has used. The error names the field that cannot be right.
-func NewFixedWindow(o *FixedWindowOptions) (*FixedWindow, error) {
-	var opts FixedWindowOptions
-	if o != nil {
-		opts = *o
-	}
-	c := &window{period: int64(opts.Period)}
-	err := c.setLimit(opts.Limit)
+func (r FixedWindow) plan() (p plan[windowState], err error) {
+	const kind = "FixedWindow"
+	c := &window{limit: int64(r.Limit), period: int64(r.Period)}
 	switch {
-	case err != nil:
-		return nil, err
-	case opts.Calendar >= numCalendars:
-		return nil, fmt.Errorf("limiter: FixedWindow: Calendar must be one of the constants, got %d", opts.Calendar)
-	case opts.Period < 0, opts.Period > horizon:
-		return nil, fmt.Errorf("limiter: FixedWindow: Period must be in 0..%v, got %v", time.Duration(horizon), opts.Period)
-	case (opts.Period == 0) == (opts.Calendar == 0):
-		return nil, fmt.Errorf("limiter: FixedWindow: either Period or Calendar must be set, got %v and %d", opts.Period, opts.Calendar)
+	case r.Limit < 1 || c.limit > maxLimit:
+		return p, fmt.Errorf("limiter: %s: Limit must be in 1..2^53, got %d", kind, r.Limit)
+	case r.Calendar >= numCalendars:
+		return p, fmt.Errorf("limiter: %s: Calendar must be one of the constants, got %d", kind, r.Calendar)
+	case r.Period < 0, r.Period > horizon:
+		return p, fmt.Errorf("limiter: %s: Period must be in 0..%v, got %v", kind, time.Duration(horizon), r.Period)
+	case (r.Period == 0) == (r.Calendar == 0):
+		return p, fmt.Errorf("limiter: %s: either Period or Calendar must be set, got %v and %d", kind, r.Period, r.Calendar)
 	}
-	if err := validateName("FixedWindow", opts.Name); err != nil {
-		return nil, err
-	}
-	if opts.Name == "" {
-		opts.Name = "fixed window"
-	}
-	w := new(FixedWindow)
-	if opts.Calendar != 0 {
-		if opts.Location == nil {
-			opts.Location = time.UTC
+	if r.Calendar != 0 {
+		if r.Location == nil {
+			r.Location = time.UTC
 		}
-		c.calendar = &calendar{every: opts.Calendar, loc: opts.Location}
-		w.calendar = true
+		c.calendar = &calendar{every: r.Calendar, loc: r.Location}
 	}
-	w.make(c, newRejections(opts.Name, ReasonQuota, true))
-	w.ends = new(countdown)
-	return w, nil
+	r.Name, err = named(kind, r.Name, "fixed window")
+	return plan[windowState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, calendar: r.Calendar != 0, core: c}, err
 }
 
-// SetLimit changes how many tokens may pass in each window, from the present one on: what has passed in it counts. The
-// error says that limit cannot be right, and then nothing has changed.
-func (w *FixedWindow) SetLimit(limit int) error {
-	c := new(window)
-	if err := c.setLimit(limit); err != nil {
-		return err
-	}
-	return w.update(readClock(), func(old core[windowState]) (core[windowState], error) {
-		c.period, c.calendar = old.(*window).period, old.(*window).calendar //nolint:forcetypeassert // made by NewFixedWindow
-		return c, nil
-	})
+func (r FixedWindow) build() (Limiter, error) { return newLimit(r.plan()) }
+
+func (r FixedWindow) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
+
+// A window is the rule of a FixedWindow.
+type window struct {
+	limit    int64
+	period   int64     // ns; 0 if there is a calendar
+	calendar *calendar // nil if windows begin with the first request
 }
 
-func (w *window) setLimit(limit int) error {
-	if limit < 1 || int64(limit) > maxLimit {
-		return fmt.Errorf("limiter: FixedWindow: Limit must be in 1..2^53, got %d", limit)
+// windowState is the zero value if there is no window.
+type windowState struct {
+	start int64 // of the window: ns, or seconds since 1970 if there is a calendar
+	used  int64 // in the window
+	next  int64 // reserved in the one after
+	last  int64 // the greatest ns seen
+}
+
+// fresh reports whether there is no window.
+func (s *windowState) fresh() bool { return s.used == 0 && s.next == 0 }
+
+// roll brings s to the window around m and returns how long that lasts from m on, in ns.
+func (w *window) roll(s *windowState, m moment) (left int64) {
+	latest := s.last
+	s.last = max(s.last, m.ns)
+	if w.calendar != nil {
+		return w.rollCalendar(s, m, latest)
 	}
-	w.limit = int64(limit)
+	now := s.last
+	switch elapsed := now - s.start; {
+	case s.fresh(), elapsed >= 2*w.period, elapsed >= w.period && s.next == 0:
+		*s = windowState{start: now, last: s.last}
+	case elapsed >= w.period:
+		s.start += w.period
+		s.used, s.next = s.next, 0
+	}
+	return s.start + w.period - m.ns
+}
+
+func (w *window) rollCalendar(s *windowState, m moment, latest int64) (left int64) {
+	t := civil(m.t)
+	sp := w.calendar.spanOf(t)
+	if !s.fresh() && sp.start < s.start && m.ns <= latest {
+		// An arrival before the window: a request that was delayed, since the monotonic clock says so too.
+		end, _ := w.calendar.next(s.start)
+		return nsUntil(end, t)
+	}
+	switch {
+	case s.fresh(), sp.start <= s.start: // the clock was set back if it is less: what was used up stays so
+	case sp.prev == s.start:
+		s.used, s.next = s.next, 0
+	default:
+		s.used, s.next = 0, 0
+	}
+	s.start = sp.start
+	return nsUntil(sp.end, t)
+}
+
+// nsUntil returns the ns from t to a second since 1970, within the horizon.
+func nsUntil(sec int64, t time.Time) int64 {
+	return min(sec-t.Unix(), horizon/int64(time.Second))*int64(time.Second) - int64(t.Nanosecond())
+}
+
+// nextStart returns the start of the window after that of s.
+func (w *window) nextStart(s *windowState) int64 {
+	if w.calendar == nil {
+		return s.start + w.period
+	}
+	start, _ := w.calendar.next(s.start)
+	return start
+}
+
+// stamp tells what was taken in the window that starts at start.
+func (w *window) stamp(start int64) uint64 {
+	if w.calendar != nil {
+		start += horizon // there were days before 1970
+	}
+	return uint64(start)
+}
+
+func (w *window) take(s *windowState, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool) {
+	left := w.roll(s, m)
+	switch {
+	case s.used+n <= w.limit:
+		s.used += n
+		stamp = w.stamp(s.start)
+	case left <= maxWait && s.next+n <= w.limit:
+		s.next += n
+		wait, stamp = left, w.stamp(w.nextStart(s))
+	case s.next+n > w.limit:
+		return int64(sum(left, w.length(s))), 0, false
+	default:
+		return left, 0, false
+	}
+	return wait, stamp, true
+}
+
+// length returns the ns that the window after that of s has.
+func (w *window) length(s *windowState) int64 {
+	if w.calendar == nil {
+		return w.period
+	}
+	start, end := w.calendar.next(s.start)
+	return (end - start) * int64(time.Second)
+}
+
+func (w *window) giveBack(s *windowState, m moment, l loan) {
+	w.roll(s, m)
+	if l.stamp == noStamp && !s.fresh() && w.around(s, m, l.took) {
+		l.stamp = w.stamp(s.start)
+	}
+	switch {
+	case l.stamp == w.stamp(s.start):
+		s.used = max(s.used-l.n, 0)
+	case s.next > 0 && l.stamp == w.stamp(w.nextStart(s)):
+		s.next = max(s.next-l.n, 0)
+	}
+}
+
+// around reports whether the window of s is the one of an instant, whose time is m.
+func (w *window) around(s *windowState, m moment, took int64) bool {
+	if w.calendar == nil {
+		return took >= s.start && took < s.start+w.period
+	}
+	return w.calendar.spanOf(civil(m.t)).start == s.start
+}
+
+func (w *window) peek(s *windowState, m moment) State {
+	now := *s
+	left := w.roll(&now, m)
+	st := State{Limit: w.limit, Remaining: max(w.limit-now.used, 0)}
+	if now.fresh() {
+		return st
+	}
+	st.NextIn, st.FullIn = time.Duration(left), time.Duration(left)
+	if now.next > 0 {
+		st.FullIn = sum(left, w.length(&now))
+	}
+	return st
+}
+
+func (w *window) idle(s *windowState, m moment) bool {
+	now := *s
+	w.roll(&now, m)
+	return now.fresh()
+}
+
+func (w *window) since(int64, *windowState) core[windowState] { return w }
+
+func (w *window) heir(s *windowState, _ moment) windowState { return *s }
+
+func (w *window) max() int64 { return w.limit }
+
+func (w *window) window() time.Duration {
+	switch {
+	case w.calendar == nil:
+		return time.Duration(w.period)
+	case w.calendar.every == EveryMinute:
+		return time.Minute
+	case w.calendar.every == EveryHour:
+		return time.Hour
+	case w.calendar.every == EveryDay:
+		return 24 * time.Hour
+	}
+	return 30 * 24 * time.Hour
+}
+
+// follows refuses to go from windows of the calendar to others and back, since they tell differently when one starts.
+func (w *window) follows(old core[windowState]) error {
+	if o := old.(*window); (o.calendar == nil) != (w.calendar == nil) { //nolint:forcetypeassert // the only core of its state
+		return errors.New("limiter: FixedWindow: Tune: Period must stay set, or Calendar, got the other")
+	}
 	return nil
 }
 
-var _ spillway.Policy = (*FixedWindow)(nil)
+// adopt lets the present window go on.
+func (w *window) adopt(*windowState, moment, core[windowState]) {}

@@ -10,16 +10,16 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-func newWindow(t testing.TB, o FixedWindowOptions) *FixedWindow {
+func newWindow(t testing.TB, o FixedWindow) *limit[windowState] {
 	t.Helper()
-	w, err := NewFixedWindow(&o)
+	w, err := New(o)
 	require.NoError(t, err)
-	return w
+	return w.(*limit[windowState])
 }
 
 func TestFixedWindowDecides(t *testing.T) {
 	const s = time.Second
-	w := newWindow(t, FixedWindowOptions{Limit: 3, Period: 10 * s})
+	w := newWindow(t, FixedWindow{Limit: 3, Period: 10 * s})
 	play(t, w, []call{
 		{5 * s, 1, true}, {6 * s, 1, true}, {15*s - 1, 1, true}, {15*s - 1, 1, false},
 		{15 * s, 3, true}, {25*s - 1, 1, false}, // from the first request on
@@ -29,7 +29,7 @@ func TestFixedWindowDecides(t *testing.T) {
 
 func TestFixedWindowTellsWhatRemains(t *testing.T) {
 	const s = time.Second
-	w := newWindow(t, FixedWindowOptions{Limit: 3, Period: 10 * s})
+	w := newWindow(t, FixedWindow{Limit: 3, Period: 10 * s})
 	require.Equal(t, State{Limit: 3, Remaining: 3}, w.PeekAt(after(0)))
 	for i := range int64(3) {
 		require.NoError(t, w.AllowAt(after(0), 1))
@@ -49,7 +49,7 @@ func TestFixedWindowTellsWhatRemains(t *testing.T) {
 // As the cycles of resilience4j.
 func TestFixedWindowReservesTheNext(t *testing.T) {
 	const s = time.Second
-	w := newWindow(t, FixedWindowOptions{Limit: 1, Period: 10 * s})
+	w := newWindow(t, FixedWindow{Limit: 1, Period: 10 * s})
 	play(t, w, []call{{0, 1, true}, {0, 1, false}})
 	r, err := w.ReserveAt(after(10*s-1), 1, s)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestFixedWindowReservesTheNext(t *testing.T) {
 	r.RefundAt(after(15*s), 1)
 	play(t, w, []call{{15 * s, 1, true}, {15 * s, 1, false}})
 
-	w = newWindow(t, FixedWindowOptions{Limit: 1, Period: 10 * s})
+	w = newWindow(t, FixedWindow{Limit: 1, Period: 10 * s})
 	play(t, w, []call{{0, 1, true}})
 	r, err = w.ReserveAt(after(5*s), 1, 10*s)
 	require.NoError(t, err)
@@ -78,27 +78,27 @@ func TestFixedWindowReservesTheNext(t *testing.T) {
 }
 
 func TestFixedWindowSetLimit(t *testing.T) {
-	w := newWindow(t, FixedWindowOptions{Limit: 10, Period: time.Hour})
+	w := newWindow(t, FixedWindow{Limit: 10, Period: time.Hour})
 	require.NoError(t, w.AllowAt(time.Now(), 8))
-	require.NoError(t, w.SetLimit(12))
-	require.Equal(t, int64(4), w.Peek().Remaining)
-	require.NoError(t, w.SetLimit(5))
-	require.Equal(t, int64(0), w.Peek().Remaining)
-	require.EqualError(t, w.SetLimit(0), "limiter: FixedWindow: Limit must be in 1..2^53, got 0")
-	require.Equal(t, int64(5), w.Peek().Limit)
+	require.NoError(t, setLimit(w, 12))
+	require.Equal(t, int64(4), w.PeekAt(readClock()).Remaining)
+	require.NoError(t, setLimit(w, 5))
+	require.Equal(t, int64(0), w.PeekAt(readClock()).Remaining)
+	require.EqualError(t, setLimit(w, 0), "limiter: FixedWindow: Limit must be in 1..2^53, got 0")
+	require.Equal(t, int64(5), w.PeekAt(readClock()).Limit)
 }
 
 func TestFixedWindowAgainstModel(t *testing.T) {
 	seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
 		limit := 1 + rng.IntN(8)
-		w := newWindow(t, FixedWindowOptions{Limit: limit, Period: time.Minute})
+		w := newWindow(t, FixedWindow{Limit: limit, Period: time.Minute})
 		against(t, rng, w, &windowModel{limit: limit, period: time.Minute}, limit, 5*time.Second, 2000)
 	})
 }
 
 func TestFixedWindowOptions(t *testing.T) {
-	for want, o := range map[string]*FixedWindowOptions{
-		"limiter: FixedWindow: Limit must be in 1..2^53, got 0":                        nil,
+	for want, o := range map[string]FixedWindow{
+		"limiter: FixedWindow: Limit must be in 1..2^53, got 0":                        {},
 		"limiter: FixedWindow: Limit must be in 1..2^53, got -1":                       {Limit: -1, Period: 1},
 		"limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":    {Limit: 1},
 		"limiter: FixedWindow: either Period or Calendar must be set, got 1s and 1":    {Limit: 1, Period: time.Second, Calendar: 1},
@@ -106,10 +106,10 @@ func TestFixedWindowOptions(t *testing.T) {
 		"limiter: FixedWindow: Period must be in 0..640511h56m34.004840448s, got -1ns": {Limit: 1, Period: -1},
 		"limiter: FixedWindow: Name must be printable ASCII, got \"a\\tb\"":            {Limit: 1, Period: 1, Name: "a\tb"},
 	} {
-		w, err := NewFixedWindow(o)
+		w, err := New(o)
 		require.Nil(t, w)
 		require.Error(t, err)
-		if o == nil || o.Period != -1 {
+		if o.Period != -1 {
 			require.EqualError(t, err, want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestFixedWindowOptions(t *testing.T) {
 
 // A rejection counts down to the end of the window, and is built at most every 100 ms.
 func TestFixedWindowRetryAfterCountsDown(t *testing.T) {
-	w := newWindow(t, FixedWindowOptions{Limit: 1, Period: time.Minute})
+	w := newWindow(t, FixedWindow{Limit: 1, Period: time.Minute})
 	require.NoError(t, w.AllowAt(after(0), 1))
 	built := map[*spillway.Rejection]bool{}
 	for at := time.Duration(0); at < time.Minute; at += time.Millisecond {
@@ -133,7 +133,7 @@ func TestFixedWindowRetryAfterCountsDown(t *testing.T) {
 // A request that has to wait longer, since it costs more, does not put off the others.
 func TestFixedWindowRetryAfterIsOnesOwn(t *testing.T) {
 	const s = time.Second
-	w := newWindow(t, FixedWindowOptions{Limit: 2, Period: 10 * s})
+	w := newWindow(t, FixedWindow{Limit: 2, Period: 10 * s})
 	require.NoError(t, w.AllowAt(after(0), 2))
 	_, err := w.ReserveAt(after(0), 1, 10*s)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestFixedWindowAgainstDates(t *testing.T) {
 			require.NoError(t, err)
 			seeds(t, 5, func(t *testing.T, rng *rand.Rand) {
 				limit := 1 + rng.IntN(20)
-				w := newWindow(t, FixedWindowOptions{Limit: limit, Calendar: EveryDay, Location: loc})
+				w := newWindow(t, FixedWindow{Limit: limit, Calendar: EveryDay, Location: loc})
 				used := map[string]int{}
 				for at := from; at.Before(from.AddDate(0, 0, 8)); at = at.Add(time.Duration(rng.Int64N(int64(2 * time.Hour)))) {
 					day, n := at.In(loc).Format(time.DateOnly), 1+rng.IntN(limit)
@@ -257,7 +257,7 @@ func TestFixedWindowOfTheDay(t *testing.T) {
 		require.NoError(t, err)
 		return v
 	}
-	w := newWindow(t, FixedWindowOptions{Limit: 3, Calendar: EveryDay, Location: berlin})
+	w := newWindow(t, FixedWindow{Limit: 3, Calendar: EveryDay, Location: berlin})
 	for _, c := range []struct {
 		at string
 		n  int
@@ -287,7 +287,7 @@ func TestFixedWindowOfTheDay(t *testing.T) {
 // The wall clock is set back a day while the monotonic clock goes on: what was used up stays so, and the limit does not wait
 // for a day to come again.
 func TestFixedWindowClockSetBack(t *testing.T) {
-	w := newWindow(t, FixedWindowOptions{Limit: 3, Calendar: EveryDay})
+	w := newWindow(t, FixedWindow{Limit: 3, Calendar: EveryDay})
 	core := w.core.(*window)
 	var s windowState
 	m := func(ns int64, day int) moment {

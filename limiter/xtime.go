@@ -41,11 +41,9 @@ func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
 	if l == nil {
 		return nil, errors.New("limiter: XTime: limiter must be set, got nil")
 	}
-	if err := validateName("XTime", name); err != nil {
+	name, err := named("XTime", name, "token bucket")
+	if err != nil {
 		return nil, err
-	}
-	if name == "" {
-		name = "token bucket"
 	}
 	x := &XTime{limiter: l, clock: newClock(), reject: newRejections(name, ReasonRate, true)}
 	return x, nil

@@ -78,7 +78,7 @@ func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, tim
 }
 
 func (l limit) bucket() entry {
-	return l.rule("spillway Bucket", cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(l.rate, time.Second)}))
+	return l.rule("spillway Bucket", cluster.Bucket(limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}))
 }
 
 func (l limit) rule(name string, rule cluster.Rule) entry {

@@ -37,18 +37,18 @@ func limiterEntries() []entry {
 		{"spillway Concurrency", bulk, admit, always(func() op {
 			c := newConcurrency(1000)
 			return func() bool {
-				if !c.TryAcquire() {
+				if !c.Allow() {
 					return false
 				}
 				c.Release(1)
 				return true
 			}
 		})},
-		{"spillway Concurrency", bulk, refuse, spent(func() op { return newConcurrency(1).TryAcquire })},
+		{"spillway Concurrency", bulk, refuse, spent(func() op { return newConcurrency(1).Allow })},
 		{"spillway Queue, none waiting", bulk, admit, always(func() op {
-			q := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1000, MaxQueue: 1}))
+			q := spillway.Must(limiter.New(limiter.Queue{Limit: 1000, MaxQueue: 1}))
 			return func() bool {
-				if !q.TryAcquire() {
+				if !q.Allow() {
 					return false
 				}
 				q.Release(1)
@@ -58,28 +58,28 @@ func limiterEntries() []entry {
 	}
 }
 
-func newBucket(r limiter.Rate) *limiter.Bucket {
-	return spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: r}))
+func newBucket(r limiter.Rate) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.Bucket{Rate: r}))
 }
 
-func newShaper(r limiter.Rate) *limiter.Shaper {
-	return spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: r}))
+func newShaper(r limiter.Rate) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.Shaper{Rate: r}))
 }
 
-func newWarmUp(r limiter.Rate) *limiter.WarmUp {
-	return spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: r}))
+func newWarmUp(r limiter.Rate) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.WarmUp{Rate: r}))
 }
 
-func newFixedWindow(limit int) *limiter.FixedWindow {
-	return spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: limit, Period: rarely}))
+func newFixedWindow(limit int) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.FixedWindow{Limit: limit, Period: rarely}))
 }
 
-func newSlidingWindow(limit int) *limiter.SlidingWindow {
-	return spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: limit, Window: rarely}))
+func newSlidingWindow(limit int) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.SlidingWindow{Limit: limit, Window: rarely}))
 }
 
-func newConcurrency(limit int) *limiter.Concurrency {
-	return spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: limit}))
+func newConcurrency(limit int) limiter.Limiter {
+	return spillway.Must(limiter.New(limiter.Concurrency{Limit: limit}))
 }
 
 // A keySet is many keys of the same length in one string, so that to choose one is cheap and the cost of the limit shows.
@@ -102,7 +102,7 @@ func (k keySet) any() string { return k.key(rand.IntN(manyKeys)) }
 // anyKey asks for a random key out of many, all of which are known; at a low rate they have nothing left.
 func anyKey(r limiter.Rate) func() (op, func(), error) {
 	return always(func() op {
-		keyed := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: newBucket(r)}))
+		keyed := spillway.Must(limiter.NewKeyed(limiter.Bucket{Rate: r}, nil))
 		known := newKeySet()
 		for i := range manyKeys {
 			keyed.Allow(known.key(i))

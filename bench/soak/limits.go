@@ -47,34 +47,36 @@ func (w *world) byKey(name string, p func() promise) (of func(key string) *ledge
 }
 
 func (w *world) bucket() spillway.Policy {
-	l := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(80, time.Second), Burst: 100}))
+	l := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(80, time.Second), Burst: 100}))
 	b, led := w.counted("bucket", l, &leaky{rate: 80, burst: 100})
 	w.tune(b.name, func() error {
 		n, burst := w.intBetween(20, 150), w.intBetween(10, 300)
 		led.tune(w, float64(n), float64(burst))
-		return l.SetLimitAt(w.time(), limiter.Per(n, time.Second), burst)
+		return l.TuneAt(w.time(), limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
 	})
 	return b
 }
 
 func (w *world) policer() spillway.Policy {
-	l := spillway.Must(limiter.NewPolicer(&limiter.PolicerOptions{Rate: limiter.Per(40, time.Second), Capacity: 60}))
+	l := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(40, time.Second), Burst: 60}))
 	b, led := w.counted("policer", l, &leaky{rate: 40, burst: 60})
 	w.tune(b.name, func() error {
 		n, burst := w.intBetween(10, 80), w.intBetween(10, 100)
 		led.tune(w, float64(n), float64(burst))
-		return l.SetLimitAt(w.time(), limiter.Per(n, time.Second), burst)
+		return l.TuneAt(w.time(), limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
 	})
 	return b
 }
 
 func (w *world) warmUp() spillway.Policy {
-	l := spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{Rate: limiter.Per(2000, time.Second), WarmUp: time.Minute, MaxCost: 3}))
+	rule := limiter.WarmUp{Rate: limiter.Per(2000, time.Second), WarmUp: time.Minute, MaxCost: 3}
+	l := spillway.Must(limiter.New(rule))
 	b, led := w.counted("warm-up", l, &leaky{rate: 2000, burst: 3})
 	w.tune(b.name, func() error {
 		n := w.intBetween(500, 3000)
 		led.tune(w, float64(n), 3)
-		return l.SetLimitAt(w.time(), limiter.Per(n, time.Second))
+		rule.Rate = limiter.Per(n, time.Second)
+		return l.TuneAt(w.time(), rule)
 	})
 	return b
 }
@@ -87,72 +89,69 @@ func (w *world) xtime() spillway.Policy {
 
 func (w *world) calendar() spillway.Policy {
 	const most = 200_000
-	l := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: most, Calendar: limiter.EveryHour}))
+	l := spillway.Must(limiter.New(limiter.FixedWindow{Limit: most, Calendar: limiter.EveryHour}))
 	b, led := w.counted("calendar", l, &calendar{limit: most, most: most})
 	w.tune(b.name, func() error {
 		n := w.intBetween(most/2, most)
 		led.tune(w, 0, float64(n))
-		return l.SetLimit(n)
+		return l.TuneAt(w.time(), limiter.FixedWindow{Limit: n, Calendar: limiter.EveryHour})
 	})
 	return b
 }
 
 func (w *world) fixedWindow() spillway.Policy {
-	l := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 300, Period: 10 * time.Second}))
-	return w.window("fixed window", l, &sliding{window: 10 * time.Second, limit: 300, fixed: true})
+	rule := func(n int) limiter.Rule { return limiter.FixedWindow{Limit: n, Period: 10 * time.Second} }
+	return w.window("fixed window", rule, &sliding{window: 10 * time.Second, limit: 300, fixed: true})
 }
 
 func (w *world) slidingWindow() spillway.Policy {
-	l := spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 300, Window: 10 * time.Second}))
-	return w.window("sliding window", l, &sliding{window: 10 * time.Second, limit: 300})
+	rule := func(n int) limiter.Rule { return limiter.SlidingWindow{Limit: n, Window: 10 * time.Second} }
+	return w.window("sliding window", rule, &sliding{window: 10 * time.Second, limit: 300})
 }
 
 func (w *world) slidingLog() spillway.Policy {
-	l := spillway.Must(limiter.NewSlidingLog(&limiter.SlidingLogOptions{Limit: 300, Window: 10 * time.Second}))
-	return w.window("sliding log", l, &sliding{window: 10 * time.Second, limit: 300})
+	rule := func(n int) limiter.Rule { return limiter.SlidingLog{Limit: n, Window: 10 * time.Second} }
+	return w.window("sliding log", rule, &sliding{window: 10 * time.Second, limit: 300})
 }
 
-func (w *world) window(name string, l interface {
-	counting
-	SetLimit(limit int) error
-}, p promise,
-) spillway.Policy {
+func (w *world) window(name string, rule func(limit int) limiter.Rule, p promise) spillway.Policy {
+	l := spillway.Must(limiter.New(rule(300)))
 	b, led := w.counted(name, l, p)
 	w.tune(name, func() error {
 		n := w.intBetween(100, 500)
 		led.tune(w, 0, float64(n))
-		return l.SetLimit(n)
+		return l.TuneAt(w.time(), rule(n))
 	})
 	return b
 }
 
 func (w *world) keyedBucket() spillway.Policy {
-	like := func(n, burst int) *limiter.Bucket {
-		return spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(n, time.Second), Burst: burst}))
+	rule := func(n, burst int) limiter.Rule {
+		return limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst}
 	}
-	l := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: like(3, 10), MaxKeys: keysOfServer / 2}))
+	l := spillway.Must(limiter.NewKeyed(rule(3, 10), &limiter.KeyedOptions{MaxKeys: keysOfServer / 2}))
 	of, all := w.byKey("keyed bucket", func() promise { return &leaky{rate: 3, burst: 10} })
 	return w.keyed("keyed bucket", l, of, func() error {
 		n, burst := w.intBetween(1, 10), w.intBetween(5, 30)
 		for _, led := range all {
 			led.tune(w, float64(n), float64(burst))
 		}
-		return l.SetLimitAt(w.time(), like(n, burst))
+		return l.TuneAt(w.time(), rule(n, burst))
 	})
 }
 
 func (w *world) keyedWindow() spillway.Policy {
-	like := func(n int) *limiter.SlidingWindow {
-		return spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: n, Window: 10 * time.Second, Buckets: 10}))
+	rule := func(n int) limiter.Rule {
+		return limiter.SlidingWindow{Limit: n, Window: 10 * time.Second, Buckets: 10}
 	}
-	l := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: like(20), MaxKeys: keysOfServer / 2}))
+	l := spillway.Must(limiter.NewKeyed(rule(20), &limiter.KeyedOptions{MaxKeys: keysOfServer / 2}))
 	of, all := w.byKey("keyed window", func() promise { return &sliding{window: 10 * time.Second, limit: 20} })
 	return w.keyed("keyed window", l, of, func() error {
 		n := w.intBetween(5, 40)
 		for _, led := range all {
 			led.tune(w, 0, float64(n))
 		}
-		return l.SetLimitAt(w.time(), like(n))
+		return l.TuneAt(w.time(), rule(n))
 	})
 }
 
@@ -170,7 +169,7 @@ func (w *world) keyed(name string, l *limiter.Keyed, of func(key string) *ledger
 
 func (w *world) concurrency() spillway.Policy {
 	limit := 100
-	l := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: limit}))
+	l := spillway.Must(limiter.New(limiter.Concurrency{Limit: limit}))
 	b := w.probe("concurrency", l)
 	b.numbers = func() numbers {
 		s := l.Stats()
@@ -183,7 +182,7 @@ func (w *world) concurrency() spillway.Policy {
 	}
 	w.tune(b.name, func() error {
 		limit = w.intBetween(10, 150)
-		return l.SetLimit(limit)
+		return l.TuneAt(w.time(), limiter.Concurrency{Limit: limit})
 	})
 	return b
 }
@@ -192,7 +191,7 @@ func (w *world) concurrency() spillway.Policy {
 func (w *world) perKey() spillway.Policy {
 	const limit, most = maxCost, keysOfServer / 4
 	l := spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{MaxKeys: most, New: func(string) (limiter.Member, error) {
-		return limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: limit})
+		return limiter.New(limiter.Concurrency{Limit: limit})
 	}}))
 	b := w.probe("registry", l)
 	b.numbers = func() numbers {
@@ -222,21 +221,21 @@ func (w *world) direct() {
 	}{
 		{
 			"direct bucket",
-			spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: limiter.Per(2, time.Second), Burst: 8})), &leaky{rate: 2, burst: 8},
+			spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(2, time.Second), Burst: 8})), &leaky{rate: 2, burst: 8},
 		},
 		{
 			"direct window",
-			spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{Limit: 20, Window: 10 * time.Second})),
+			spillway.Must(limiter.New(limiter.SlidingWindow{Limit: 20, Window: 10 * time.Second})),
 			&sliding{window: 10 * time.Second, limit: 20},
 		},
 		{
 			"direct log",
-			spillway.Must(limiter.NewSlidingLog(&limiter.SlidingLogOptions{Limit: 20, Window: 10 * time.Second})),
+			spillway.Must(limiter.New(limiter.SlidingLog{Limit: 20, Window: 10 * time.Second})),
 			&sliding{window: 10 * time.Second, limit: 20},
 		},
 		{
 			"direct shaper",
-			spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: limiter.Per(2, time.Second), MaxCost: 4})), &leaky{rate: 2, burst: 4},
+			spillway.Must(limiter.New(limiter.Shaper{Rate: limiter.Per(2, time.Second), MaxCost: 4})), &leaky{rate: 2, burst: 4},
 		},
 	} {
 		led := w.ledger(d.name, d.p)

@@ -18,10 +18,10 @@ type queueLane struct {
 	w     *world
 	rng   *rand.Rand // separate, so that the order of goroutines does not affect the other gates
 	book  *gateBook
-	queue *limiter.Queue
+	queue limiter.Limiter
 
 	mu      sync.Mutex
-	members map[*limiter.Queue]int // of the registry, with the number of requests that use each
+	members map[limiter.Limiter]int // of the registry, with how many requests ask them
 	reports chan arrival
 	live    int // goroutines in the gate
 	cancels map[int64]context.CancelFunc
@@ -40,20 +40,20 @@ const (
 )
 
 func (w *world) newQueueLane() *queueLane {
-	q := &queueLane{w: w, rng: rand.New(rand.NewPCG(w.seed, 22)), reports: make(chan arrival), members: map[*limiter.Queue]int{}, cancels: map[int64]context.CancelFunc{}}
+	q := &queueLane{w: w, rng: rand.New(rand.NewPCG(w.seed, 22)), reports: make(chan arrival), members: map[limiter.Limiter]int{}, cancels: map[int64]context.CancelFunc{}}
 	limit := queuePlaces
-	q.queue = spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: limit, MaxQueue: queueLength, MaxWait: time.Hour}))
+	q.queue = spillway.Must(limiter.New(limiter.Queue{Limit: limit, MaxQueue: queueLength, MaxWait: time.Hour}))
 	b := w.probe("queue", q.queue)
 	b.numbers = func() numbers {
 		s := q.queue.Stats()
 		w.within(b.name, "Waiting", float64(s.Waiting), float64(b.waiting), float64(b.waiting))
 		w.within(b.name, "Waiting", float64(s.Waiting), 0, queueLength)
 		w.within(b.name, "Cancelled", float64(s.Cancelled), float64(b.gaveUp), float64(b.gaveUp))
-		if s.Waiting > 0 && s.InFlight+maxCost <= s.Limit {
-			w.violate(b.name, "nobody waiting expected with %d of %d places taken, %d wait", s.InFlight, s.Limit, s.Waiting)
+		if s.Waiting > 0 && s.InFlight+maxCost <= int64(limit) {
+			w.violate(b.name, "nobody waiting expected with %d of %d places taken, %d wait", s.InFlight, limit, s.Waiting)
 		}
 		return numbers{
-			inFlight: -1, cost: s.InFlight, refused: s.Full + s.Late + s.Ousted + s.Impossible, admitted: s.Admitted, returned: -1,
+			inFlight: -1, cost: s.InFlight, refused: s.Refused + s.Impossible, admitted: s.Admitted, returned: -1,
 		}
 	}
 	b.admits = func(spillway.Request) {
@@ -63,13 +63,13 @@ func (w *world) newQueueLane() *queueLane {
 	}
 	w.tune(b.name, func() error {
 		limit = w.intBetween(maxCost, 2*queuePlaces)
-		err := q.queue.SetLimit(limit)
+		err := q.queue.TuneAt(w.time(), limiter.Queue{Limit: limit, MaxQueue: queueLength, MaxWait: time.Hour})
 		q.settle()
 		return err
 	})
 	members := w.probe("queues", spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{
 		MaxKeys: keysOfServer / 4, New: func(string) (limiter.Member, error) {
-			m, err := limiter.NewQueue(&limiter.QueueOptions{Limit: 3, MaxQueue: 3, MaxWait: time.Hour, Order: limiter.LIFO})
+			m, err := limiter.New(limiter.Queue{Limit: 3, MaxQueue: 3, MaxWait: time.Hour, Order: limiter.LIFO})
 			return &member{m, q}, err
 		},
 	})))
@@ -79,7 +79,7 @@ func (w *world) newQueueLane() *queueLane {
 
 // A member is a queue of the registry that reports whether a request waits in it.
 type member struct {
-	*limiter.Queue
+	limiter.Limiter
 	lane *queueLane
 }
 
@@ -87,14 +87,17 @@ type member struct {
 func (m *member) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	m.count(1)
 	defer m.count(-1)
-	return m.Queue.Admit(ctx, r)
+	return m.Limiter.Admit(ctx, r)
 }
+
+// Queues marks that Admit may block.
+func (m *member) Queues() {}
 
 func (m *member) count(n int) {
 	m.lane.mu.Lock()
 	defer m.lane.mu.Unlock()
-	if m.lane.members[m.Queue] += n; m.lane.members[m.Queue] == 0 {
-		delete(m.lane.members, m.Queue)
+	if m.lane.members[m.Limiter] += n; m.lane.members[m.Limiter] == 0 {
+		delete(m.lane.members, m.Limiter)
 	}
 }
 

@@ -32,7 +32,7 @@ type liveRun struct {
 
 	gate        *spillway.Gate
 	shed        *shedder.Shedder
-	concurrency *limiter.Concurrency
+	concurrency limiter.Limiter
 	limit       *cluster.Limit
 	redis       *redisServer
 
@@ -131,11 +131,11 @@ func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, er
 func (l *liveRun) build() (err error) {
 	if l.limit, err = cluster.NewLimit(&cluster.LimitOptions{
 		Client: l.redis.client, Nodes: 1,
-		Rules: []cluster.Rule{cluster.Bucket(limiter.BucketOptions{Rate: limiter.Per(ratePerSecond, time.Second)})},
+		Rules: []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)})},
 	}); err != nil {
 		return err
 	}
-	if l.concurrency, err = limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: placesOfServer}); err != nil {
+	if l.concurrency, err = limiter.New(limiter.Concurrency{Limit: placesOfServer}); err != nil {
 		return err
 	}
 	if l.shed, err = shedder.New(nil); err != nil {

@@ -101,7 +101,7 @@ func gate(name string, h *sim.Host, clock func(time.Time)) (*spillway.Gate, erro
 	case strings.HasPrefix(name, "fixed:"):
 		var n int
 		if n, err = strconv.Atoi(name[len("fixed:"):]); err == nil {
-			policy, err = limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
+			policy, err = limiter.New(limiter.Concurrency{Limit: n})
 		}
 	case name == "spillway":
 		policy, err = shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	api := spillway.New(spillway.Must(shedder.New(nil)))
-	admin := spillway.New(spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 10})))
+	admin := spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: 10})))
 	log.Fatal(http.ListenAndServe(":8080", newHandler(api, admin))) //nolint:gosec // an example needs no timeouts
 }
 

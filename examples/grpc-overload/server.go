@@ -72,7 +72,7 @@ func newGate(guard string) (*spillway.Gate, overload.StatsFunc, error) {
 		return nil, nil, nil
 	}
 	if limit, ok := overload.FixedLimit(guard); ok {
-		fixed, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: limit})
+		fixed, err := limiter.New(limiter.Concurrency{Limit: limit})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -68,37 +68,32 @@ func rows() []row {
 	rate := limiter.Per(perSecond, time.Second)
 	return []row{
 		{"asked for", "4 per second, a burst of 30", arrivals()},
-		{"Bucket, Policer", "burst of 10", play(spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: rate, Burst: perSecond})))},
-		{"Bucket, small burst", "burst of 3", play(spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Rate: rate, Burst: 3})))},
-		{"Shaper", "waits of up to 1 s", play(spillway.Must(limiter.NewShaper(&limiter.ShaperOptions{Rate: rate})))},
-		{"FixedWindow", "windows of 1 s", play(spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{
+		{"Bucket", "burst of 10", play(spillway.Must(limiter.New(limiter.Bucket{Rate: rate, Burst: perSecond})))},
+		{"Bucket, small burst", "burst of 3", play(spillway.Must(limiter.New(limiter.Bucket{Rate: rate, Burst: 3})))},
+		{"Shaper", "waits of up to 1 s", play(spillway.Must(limiter.New(limiter.Shaper{Rate: rate})))},
+		{"FixedWindow", "windows of 1 s", play(spillway.Must(limiter.New(limiter.FixedWindow{
 			Limit: perSecond, Period: time.Second,
 		})))},
 		// With sub-windows of 10 ms, as the arrivals have, it does not matter when they begin.
-		{"SlidingWindow", "of 1 s", play(spillway.Must(limiter.NewSlidingWindow(&limiter.SlidingWindowOptions{
+		{"SlidingWindow", "of 1 s", play(spillway.Must(limiter.New(limiter.SlidingWindow{
 			Limit: perSecond, Window: time.Second, Buckets: 100,
 		})))},
-		{"SlidingLog", "of 1 s", play(spillway.Must(limiter.NewSlidingLog(&limiter.SlidingLogOptions{
+		{"SlidingLog", "of 1 s", play(spillway.Must(limiter.New(limiter.SlidingLog{
 			Limit: perSecond, Window: time.Second,
 		})))},
-		{"WarmUp", "cold after 1 s of rest", play(spillway.Must(limiter.NewWarmUp(&limiter.WarmUpOptions{
+		{"WarmUp", "cold after 1 s of rest", play(spillway.Must(limiter.New(limiter.WarmUp{
 			Rate: rate, WarmUp: time.Second,
 		})))},
-		{"Concurrency", "5 at once, of 0.5 s each", hold(spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{
+		{"Concurrency", "5 at once, of 0.5 s each", hold(spillway.Must(limiter.New(limiter.Concurrency{
 			Limit: int(perSecond * int64(runs) / int64(time.Second)),
 		})))},
 	}
 }
 
-// A reserver is a limit that counts tokens.
-type reserver interface {
-	ReserveAt(now time.Time, n int, maxWait time.Duration) (limiter.Reservation, error)
-}
-
 // play returns when a limit lets the arrivals through. Only a Shaper has them wait.
-func play(l reserver) (passed []time.Duration) {
+func play(l limiter.Limiter) (passed []time.Duration) {
 	start, patience := time.Now(), time.Duration(0)
-	if _, ok := l.(*limiter.Shaper); ok {
+	if _, ok := l.(spillway.Queuer); ok {
 		patience = length
 	}
 	for _, at := range arrivals() {
@@ -109,14 +104,14 @@ func play(l reserver) (passed []time.Duration) {
 	return passed
 }
 
-// hold is play for a limit of what runs at once.
-func hold(c *limiter.Concurrency) (passed []time.Duration) {
+// hold is play for a limit on the requests in flight.
+func hold(c limiter.Limiter) (passed []time.Duration) {
 	ended := 0 // of passed
 	for _, at := range arrivals() {
 		for ; ended < len(passed) && passed[ended]+runs <= at; ended++ {
 			c.Release(1)
 		}
-		if c.TryAcquire() {
+		if c.Allow() {
 			passed = append(passed, at)
 		}
 	}

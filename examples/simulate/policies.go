@@ -110,7 +110,7 @@ func gateOf(name string) (func(seed uint64) gates, error) {
 
 // limitOf returns a gate of a fixed limit.
 func limitOf(n int) (*spillway.Gate, error) {
-	limit, err := limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: n})
+	limit, err := limiter.New(limiter.Concurrency{Limit: n})
 	return spillway.New(limit), err
 }
 

@@ -87,15 +87,15 @@ func TestFieldsOfThreeLimits(t *testing.T) {
 // threeLimits returns a handler behind a bucket, of which the test never asks too much, and two windows.
 func threeLimits(t *testing.T) http.Handler {
 	t.Helper()
-	bucket, err := limiter.NewBucket(&limiter.BucketOptions{Name: "second", Rate: limiter.Per(1, time.Second), Burst: 100})
+	bucket, err := limiter.New(limiter.Bucket{Name: "second", Rate: limiter.Per(1, time.Second), Burst: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	minute, err := limiter.NewSlidingLog(&limiter.SlidingLogOptions{Name: "minute", Limit: 30, Window: time.Minute})
+	minute, err := limiter.New(limiter.SlidingLog{Name: "minute", Limit: 30, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	day, err := limiter.NewFixedWindow(&limiter.FixedWindowOptions{Name: "day", Limit: 1000, Calendar: limiter.EveryDay})
+	day, err := limiter.New(limiter.FixedWindow{Name: "day", Limit: 1000, Calendar: limiter.EveryDay})
 	if err != nil {
 		t.Fatal(err)
 	}

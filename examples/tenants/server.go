@@ -35,11 +35,7 @@ func startServer(limit int) (*server, error) {
 // perTenant returns middleware with a token bucket for each tenant. The header X-Tenant names the tenant. In
 // production, a proxy that has authenticated the client sets it.
 func perTenant(limit int) (func(http.Handler) http.Handler, error) {
-	bucket, err := limiter.NewBucket(&limiter.BucketOptions{Name: "tenant", Rate: limiter.Per(limit, time.Second)})
-	if err != nil {
-		return nil, err
-	}
-	tenants, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: bucket})
+	tenants, err := limiter.NewKeyed(limiter.Bucket{Name: "tenant", Rate: limiter.Per(limit, time.Second)}, nil)
 	if err != nil {
 		return nil, err
 	}

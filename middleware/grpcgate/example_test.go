@@ -71,7 +71,7 @@ func ExampleOptions() {
 			return call
 		},
 	}
-	limit := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 10}))
+	limit := spillway.Must(limiter.New(limiter.Concurrency{Limit: 10}))
 	_, err := grpcgate.NewServer(spillway.New(limit), o)
 	fmt.Println(err)
 	// Output: <nil>
@@ -79,7 +79,7 @@ func ExampleOptions() {
 
 // A tap that refuses says the same as the interceptor.
 func ExampleServer_Tap() {
-	limit := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: 1}))
+	limit := spillway.Must(limiter.New(limiter.Concurrency{Limit: 1}))
 	gate := spillway.New(limit)
 	s := spillway.Must(grpcgate.NewServer(gate, nil))
 	permit, err := gate.Enter(context.Background(), spillway.Request{})

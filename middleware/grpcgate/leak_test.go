@@ -104,8 +104,8 @@ func TestNothingIsInFlightAtTheEnd(t *testing.T) {
 		grpcgate.DetachStream: "detach", grpcgate.PerMessage: "per message", grpcgate.WholeStream: "whole",
 	} {
 		t.Run(name, func(t *testing.T) {
-			serverSide := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: workers / 2}))
-			clientSide := spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: workers - 1}))
+			serverSide := spillway.Must(limiter.New(limiter.Concurrency{Limit: workers / 2}))
+			clientSide := spillway.Must(limiter.New(limiter.Concurrency{Limit: workers - 1}))
 			s := gated(t, &grpcgate.Options{Stream: always(mode), MaxStreams: workers / 2}, serverSide)
 			c := gatedClient(t, &grpcgate.ClientOptions{Stream: always(mode), MaxStreams: workers / 2}, clientSide)
 			conn := start(t, mode == grpcgate.WholeStream, misbehaving(), []grpc.ServerOption{

@@ -20,7 +20,7 @@ import (
 // A shutdown ends calls that run, those that wait in a queue and streams, at once. It is a failure of none of them.
 func TestStop(t *testing.T) {
 	p := &gatetest.Recorder{}
-	queue := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 2, MaxQueue: 100, MaxWait: time.Minute}))
+	queue := spillway.Must(limiter.New(limiter.Queue{Limit: 2, MaxQueue: 100, MaxWait: time.Minute}))
 	s := gated(t, &grpcgate.Options{Stream: func(m string) grpcgate.StreamMode {
 		return map[string]grpcgate.StreamMode{downMethod: grpcgate.WholeStream}[m]
 	}}, queue, p)
@@ -47,7 +47,7 @@ func TestStop(t *testing.T) {
 // A server that drains finishes what it has admitted, and what waits in its queue.
 func TestGracefulStop(t *testing.T) {
 	p := &gatetest.Recorder{}
-	queue := spillway.Must(limiter.NewQueue(&limiter.QueueOptions{Limit: 1, MaxQueue: 100, MaxWait: time.Minute}))
+	queue := spillway.Must(limiter.New(limiter.Queue{Limit: 1, MaxQueue: 100, MaxWait: time.Minute}))
 	s := gated(t, nil, queue, p)
 	release := make(chan struct{})
 	var srv *grpc.Server

@@ -95,10 +95,10 @@ func ExamplePatternKey() {
 }
 
 func ExampleRateLimit() {
-	bucket := spillway.Must(limiter.NewBucket(&limiter.BucketOptions{Name: "second", Rate: limiter.Per(10, time.Second)}))
-	window := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Name: "day", Limit: 2, Period: 24 * time.Hour}))
-	perSecond := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: bucket}))
-	perDay := spillway.Must(limiter.NewKeyed(&limiter.KeyedOptions{Like: window}))
+	bucket := limiter.Bucket{Name: "second", Rate: limiter.Per(10, time.Second)}
+	window := limiter.FixedWindow{Name: "day", Limit: 2, Period: 24 * time.Hour}
+	perSecond := spillway.Must(limiter.NewKeyed(bucket, nil))
+	perDay := spillway.Must(limiter.NewKeyed(window, nil))
 
 	protect := httpgate.Handler(spillway.New(perSecond, perDay), &httpgate.Options{
 		Request:   httpgate.KeyBy(httpgate.HeaderKey("X-Tenant")),
@@ -118,7 +118,7 @@ func ExampleRateLimit() {
 
 // The older fields, for clients that read those.
 func ExampleRateLimit_x() {
-	limit := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Limit: 60, Period: time.Minute}))
+	limit := spillway.Must(limiter.New(limiter.FixedWindow{Limit: 60, Period: time.Minute}))
 	protect := httpgate.Handler(spillway.New(limit), &httpgate.Options{
 		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{limit}, Fields: httpgate.DraftFields | httpgate.XFields},
 	})
@@ -130,7 +130,7 @@ func ExampleRateLimit_x() {
 
 // A framework without http.Handler asks the gate itself, and writes the fields with Set.
 func ExampleRateLimit_Set() {
-	limit := spillway.Must(limiter.NewFixedWindow(&limiter.FixedWindowOptions{Name: "minute", Limit: 60, Period: time.Minute}))
+	limit := spillway.Must(limiter.New(limiter.FixedWindow{Name: "minute", Limit: 60, Period: time.Minute}))
 	gate := spillway.New(limit)
 	fields := &httpgate.RateLimit{Limits: []httpgate.Quoter{limit}}
 	middleware := func(w http.ResponseWriter, r *http.Request, next func()) {

@@ -105,7 +105,7 @@ func TestRateLimitFields(t *testing.T) {
 		"nothing to tell of one": {
 			[]httpgate.Quoter{q{"", 9, 9, time.Second, 0}, q{"b", 1, 1, time.Second, 0}}, `"b";q=1;w=1`, `"b";r=1;t=0`, "1 1 0",
 		},
-		"nothing to tell": {[]httpgate.Quoter{q{}, &limiter.Bucket{}}, "-", "-", "- - -"},
+		"nothing to tell": {[]httpgate.Quoter{q{}, &limiter.Keyed{}}, "-", "-", "- - -"},
 	} {
 		h, err := tell(nil, spillway.Request{}, c.quotas...)
 		require.NoError(t, err, name)
@@ -240,12 +240,10 @@ func tenantHandler(t *testing.T) http.Handler {
 	t.Helper()
 	var quotas []httpgate.Quoter
 	var policies []spillway.Policy
-	for _, o := range []limiter.FixedWindowOptions{
+	for _, o := range []limiter.FixedWindow{
 		{Name: "hour", Limit: 3, Period: time.Hour}, {Name: "day", Limit: 1000, Period: 24 * time.Hour},
 	} {
-		window, err := limiter.NewFixedWindow(&o)
-		require.NoError(t, err)
-		keyed, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: window})
+		keyed, err := limiter.NewKeyed(o, nil)
 		require.NoError(t, err)
 		quotas, policies = append(quotas, keyed), append([]spillway.Policy{keyed}, policies...)
 	}

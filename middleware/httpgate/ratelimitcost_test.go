@@ -19,13 +19,11 @@ import (
 func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quoter) {
 	t.Helper()
 	for i := range n {
-		o := limiter.BucketOptions{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
+		o := limiter.Bucket{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
 		if room {
 			o.Rate, o.Burst = limiter.Per(1_000_000, time.Second), 1_000_000_000
 		}
-		bucket, err := limiter.NewBucket(&o)
-		require.NoError(t, err)
-		keyed, err := limiter.NewKeyed(&limiter.KeyedOptions{Like: bucket})
+		keyed, err := limiter.NewKeyed(o, nil)
 		require.NoError(t, err)
 		policies, quotas = append(policies, keyed), append(quotas, keyed)
 	}

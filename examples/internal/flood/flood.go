@@ -111,7 +111,7 @@ func Run(t *testing.T, site Site) {
 }
 
 func gate() *spillway.Gate {
-	return spillway.New(spillway.Must(limiter.NewConcurrency(&limiter.ConcurrencyOptions{Limit: places})))
+	return spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: places})))
 }
 
 func get(ctx context.Context, t *testing.T, url, group, route string, takes time.Duration) *http.Request {

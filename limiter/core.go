@@ -1,23 +1,10 @@
 package limiter
 
+// Where to read on: limiter.go is what callers see, rule.go how a rule becomes a limit, and limit.go the Policy around a core. Each
+// rule has a file with its core, next to bucket.go: gcra.go. keyed.go keeps states of a core in a table. shaper.go and queue.go
+// are thin shells around the pure spacer.go and waitlist.go.
+
 import "time"
-
-// A State is what a limit could give at some instant.
-type State struct {
-	Limit     int64         // the most it gives at once
-	Remaining int64         // tokens that could be taken now
-	NextIn    time.Duration // how long until Remaining grows; 0 if it is at its Limit, the greatest Duration if never
-	FullIn    time.Duration // how long until Remaining is at its Limit, if nobody takes any
-}
-
-// Stats is a snapshot of what a limit has done since it was made.
-type Stats struct {
-	Name       string
-	Admitted   int64 // requests let through, reservations included
-	Refused    int64 // requests refused for now
-	Impossible int64 // requests refused because of a cost that can never pass
-	Returned   int64 // admitted, and given back since: refused by a policy behind, cancelled, refunded
-}
 
 // A core is the rule of a limit. It is immutable; what changes is a state S, whose zero value is that of a limit nobody has
 // used. The caller holds whatever lock guards the state.
@@ -33,12 +20,12 @@ type core[S any] interface {
 	idle(s *S, m moment) bool
 	max() int64
 	window() time.Duration
-	// follows reports whether adopt can make its own what old has left.
-	follows(old core[S]) bool
+	// follows returns an error that names what cannot change if adopt cannot make its own what old has left.
+	follows(old core[S]) error
 	// adopt turns a state of old into one of its own.
 	adopt(s *S, m moment, old core[S])
-	// since returns the rule as it is for states that adopt it at an instant.
-	since(ns int64) core[S]
+	// since returns the rule as it is for states that adopt it at an instant: one state, or any if s is nil.
+	since(ns int64, s *S) core[S]
 	// heir returns the state of a key that may have taken all that was taken from s. The stamps of an heir are not those of
 	// another heir, so that those of a state that was forgotten mean nothing to the next one of the key.
 	heir(s *S, m moment) S

@@ -1,0 +1,81 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spillway-go/spillway/internal/isnil"
+)
+
+// A Rule says what a limit allows, as plain data: a [Bucket], [FixedWindow], [SlidingWindow], [SlidingLog], [WarmUp],
+// [Shaper], [Concurrency] or [Queue]. [New] makes one limit of it, [NewKeyed] one for each key. A field that is 0 stands for
+// its default.
+type Rule interface {
+	// build returns a limit, or an error that names the field that cannot be right.
+	build() (Limiter, error)
+	// keyed returns a set of limits, one for each key.
+	keyed(maxKeys int) (keyedLimits, error)
+}
+
+// New returns a limit by a rule, of which nothing is taken yet. The error names the field that cannot be right and its value.
+func New(rule Rule) (Limiter, error) {
+	if isnil.Is(rule) {
+		return nil, errors.New("limiter: New: rule must be set, got nil")
+	}
+	return rule.build()
+}
+
+// A plan is a valid rule of tokens, from which limits are made.
+type plan[S any] struct {
+	rule     Rule   // with its defaults
+	kind     string // in errors
+	name     string // in rejections
+	reason   string // of its refusals
+	room     bool   // it refuses for lack of room, not because the caller used up its quota
+	calendar bool   // the core looks at the wall clock, of which ns since the base say nothing
+	core     core[S]
+}
+
+// A planner is a Rule of tokens, with states S.
+type planner[S any] interface {
+	plan() (plan[S], error)
+}
+
+func (p *plan[S]) rejections() *rejections { return newRejections(p.name, p.reason, !p.room) }
+
+// next returns the plan of a rule that takes the place of p while the limit runs.
+func (p *plan[S]) next(rule Rule) (plan[S], error) {
+	r, ok := rule.(planner[S])
+	if !ok || isnil.Is(rule) {
+		return plan[S]{}, fmt.Errorf("limiter: %s: Tune: rule must be of the same kind, got %T", p.kind, rule)
+	}
+	next, err := r.plan()
+	if err != nil {
+		return next, err
+	}
+	if err := sameName(p.kind, p.name, next.name); err != nil {
+		return next, err
+	}
+	return next, next.core.follows(p.core)
+}
+
+// sameName returns an error if a limit that runs would get another name, which its metrics and header fields show.
+func sameName(kind, old, name string) error {
+	if name != old {
+		return fmt.Errorf("limiter: %s: Tune: Name must stay %q, got %q", kind, old, name)
+	}
+	return nil
+}
+
+// named returns name or its default, if that is fit for metrics and header fields.
+func named(kind, name, byDefault string) (string, error) {
+	for _, c := range []byte(name) {
+		if c < ' ' || c > '~' {
+			return "", fmt.Errorf("limiter: %s: Name must be printable ASCII, got %q", kind, name)
+		}
+	}
+	if name == "" {
+		return byDefault, nil
+	}
+	return name, nil
+}
