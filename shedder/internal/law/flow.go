@@ -56,9 +56,9 @@ func (f *flow) step(l *Law, r *Reading) {
 	}
 	f.miss(l, r, heavy)
 	if f.piled >= sure && !f.full {
-		f.full, f.wide = true, 0
-		if l.latency.samples <= believed && !l.latency.guessed {
-			l.latency.guess() // what was learnt since was learnt in the queue
+		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and what is refused tightens it
+			f.wide = 0
+			l.latency.guess()
 		}
 	} else if !l.refusing() {
 		f.full = false
