@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -32,21 +33,14 @@ type Options struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Min, 1)
-	setDefault(&o.Max, 1000)
-	setDefault(&o.Initial, min(max(20, o.Min), o.Max))
-	setDefault(&o.MaxRise, 2.0)
+	o.Min = cmp.Or(o.Min, 1)
+	o.Max = cmp.Or(o.Max, 1000)
+	o.Initial = cmp.Or(o.Initial, min(max(20, o.Min), o.Max))
+	o.MaxRise = cmp.Or(o.MaxRise, 2.0)
 	if o.Estimator == nil {
 		o.Estimator = &Gradient2{}
 	}
 	return o, o.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o *Options) validate() error {

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -85,30 +86,23 @@ type Options struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Window, 10*time.Second)
-	setDefault(&o.Buckets, 10)
+	o.Window = cmp.Or(o.Window, 10*time.Second)
+	o.Buckets = cmp.Or(o.Buckets, 10)
 	minCalls := 20
 	if o.WindowCalls > 0 {
 		minCalls = min(minCalls, o.WindowCalls)
 	}
-	setDefault(&o.MinCalls, minCalls)
-	setDefault(&o.FailureRate, 0.5)
-	setDefault(&o.Consecutive, 10)
-	setDefault(&o.SlowRate, 0.5)
-	setDefault(&o.OpenFor, 5*time.Second)
-	setDefault(&o.MaxOpen, max(time.Minute, o.OpenFor))
-	setDefault(&o.Jitter, 0.2)
-	setDefault(&o.Probes, 3)
-	setDefault(&o.ProbeSuccesses, o.Probes)
-	setDefault(&o.ProbeLease, max(o.OpenFor, o.SlowCall))
+	o.MinCalls = cmp.Or(o.MinCalls, minCalls)
+	o.FailureRate = cmp.Or(o.FailureRate, 0.5)
+	o.Consecutive = cmp.Or(o.Consecutive, 10)
+	o.SlowRate = cmp.Or(o.SlowRate, 0.5)
+	o.OpenFor = cmp.Or(o.OpenFor, 5*time.Second)
+	o.MaxOpen = cmp.Or(o.MaxOpen, max(time.Minute, o.OpenFor))
+	o.Jitter = cmp.Or(o.Jitter, 0.2)
+	o.Probes = cmp.Or(o.Probes, 3)
+	o.ProbeSuccesses = cmp.Or(o.ProbeSuccesses, o.Probes)
+	o.ProbeLease = cmp.Or(o.ProbeLease, max(o.OpenFor, o.SlowCall))
 	return o, o.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o *Options) validate() error {

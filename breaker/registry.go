@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -119,7 +120,7 @@ func (o RegistryOptions) withDefaults() (RegistryOptions, error) {
 	if o.New == nil {
 		o.New = func(string) (Member, error) { return New(nil) }
 	}
-	setDefault(&o.MaxKeys, 1024)
+	o.MaxKeys = cmp.Or(o.MaxKeys, 1024)
 	switch {
 	case o.MaxKeys < 1 || o.MaxKeys > maxKeys:
 		return o, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -36,13 +37,13 @@ type ThrottleOptions struct {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
-	setDefault(&o.K, 2.0)
-	setDefault(&o.Window, 2*time.Minute)
-	setDefault(&o.Buckets, 40)
-	setDefault(&o.MinRequests, 20)
-	setDefault(&o.MaxRefusal, 0.95)
-	setDefault(&o.ProbeEvery, time.Second)
-	setDefault(&o.RecoverAfter, 5)
+	o.K = cmp.Or(o.K, 2.0)
+	o.Window = cmp.Or(o.Window, 2*time.Minute)
+	o.Buckets = cmp.Or(o.Buckets, 40)
+	o.MinRequests = cmp.Or(o.MinRequests, 20)
+	o.MaxRefusal = cmp.Or(o.MaxRefusal, 0.95)
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, time.Second)
+	o.RecoverAfter = cmp.Or(o.RecoverAfter, 5)
 	return o, o.validate()
 }
 

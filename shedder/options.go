@@ -1,6 +1,7 @@
 package shedder
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -74,19 +75,12 @@ type SchedSampler interface {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.CPUThreshold, 0.9)
-	setDefault(&o.CoolDown, time.Second)
-	setDefault(&o.Window, 5*time.Second)
-	setDefault(&o.MaxLimit, math.MaxInt)
+	o.CPUThreshold = cmp.Or(o.CPUThreshold, 0.9)
+	o.CoolDown = cmp.Or(o.CoolDown, time.Second)
+	o.Window = cmp.Or(o.Window, 5*time.Second)
+	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
 	return o, o.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o *Options) validate() error {

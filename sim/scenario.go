@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -97,16 +98,16 @@ type Phase struct {
 // withDefaults returns s with every zero field set to its default, or an error that names the invalid field.
 func (s Scenario) withDefaults() (Scenario, error) {
 	s.Machine.setDefaults()
-	setDefault(&s.Client.Deadline, time.Second)
-	setDefault(&s.Client.Useful, 250*time.Millisecond)
-	setDefault(&s.Client.Backoff, Dist{Fixed: 50 * time.Millisecond, Exp: 100 * time.Millisecond})
+	s.Client.Deadline = cmp.Or(s.Client.Deadline, time.Second)
+	s.Client.Useful = cmp.Or(s.Client.Useful, 250*time.Millisecond)
+	s.Client.Backoff = cmp.Or(s.Client.Backoff, Dist{Fixed: 50 * time.Millisecond, Exp: 100 * time.Millisecond})
 	if err := s.validate(); err != nil {
 		return s, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
 	}
 	classes := append([]Class(nil), s.Classes...)
 	for i := range classes {
-		setDefault(&classes[i].Slice, 100*time.Microsecond)
-		setDefault(&classes[i].Calls, 1)
+		classes[i].Slice = cmp.Or(classes[i].Slice, 100*time.Microsecond)
+		classes[i].Calls = cmp.Or(classes[i].Calls, 1)
 	}
 	s.Classes = classes
 	if s.Capacity == 0 {
@@ -116,19 +117,12 @@ func (s Scenario) withDefaults() (Scenario, error) {
 }
 
 func (m *Machine) setDefaults() {
-	setDefault(&m.Hosts, 1)
-	setDefault(&m.Cores, 2)
-	setDefault(&m.QuotaPeriod, 100*time.Millisecond)
-	setDefault(&m.Parse, 25*time.Microsecond)
-	setDefault(&m.Refuse, 5*time.Microsecond)
-	setDefault(&m.ColdFactor, 5)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	m.Hosts = cmp.Or(m.Hosts, 1)
+	m.Cores = cmp.Or(m.Cores, 2)
+	m.QuotaPeriod = cmp.Or(m.QuotaPeriod, 100*time.Millisecond)
+	m.Parse = cmp.Or(m.Parse, 25*time.Microsecond)
+	m.Refuse = cmp.Or(m.Refuse, 5*time.Microsecond)
+	m.ColdFactor = cmp.Or(m.ColdFactor, 5)
 }
 
 // capacity returns how many requests per second all hosts can answer together, which depends on the scarcest resource.

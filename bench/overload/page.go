@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spillway-go/spillway/internal/overload"
@@ -23,15 +22,7 @@ func writePage(name string, f *figures, runs []*overload.Run) error {
 			p.Notes = append(p.Notes, w.Work+": "+note)
 		}
 	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	err = p.Write(file)
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return p.Save(name)
 }
 
 // shown is a run without the fixed limits that were best at no load.

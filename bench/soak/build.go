@@ -26,8 +26,8 @@ func keyName(i int) string { return "tenant-" + strconv.Itoa(i) }
 
 // build makes the gates: one of the server, one of rates and windows, one in front of dependencies, one with queues.
 func (w *world) build() {
-	w.gate("server", w.shadow(), w.keyedBucket(), w.bucket(), w.calendar(), w.concurrency(), w.warmUp(), w.shedder())
-	w.gate("rates", w.slidingWindow(), w.slidingLog(), w.fixedWindow(), w.policer(), w.keyedWindow(), w.xtime(), w.perKey())
+	w.gate("server", w.shadow(), w.keyedBucket(), w.bucket("bucket", 80, 100), w.calendar(), w.concurrency(), w.warmUp(), w.shedder())
+	w.gate("rates", w.slidingWindow(), w.slidingLog(), w.fixedWindow(), w.bucket("policer", 40, 60), w.keyedWindow(), w.xtime(), w.perKey())
 	w.gate("client", w.adaptive("gradient2", nil), w.adaptive("aimd", &adaptive.AIMD{Timeout: time.Second}), w.throttle("throttle"),
 		w.breakers(), w.breaker())
 	w.queues = w.newQueueLane()

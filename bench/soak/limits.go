@@ -46,22 +46,11 @@ func (w *world) byKey(name string, p func() promise) (of func(key string) *ledge
 	return func(key string) *ledger { return watched[key] }, all
 }
 
-func (w *world) bucket() spillway.Policy {
-	l := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(80, time.Second), Burst: 100}))
-	b, led := w.counted("bucket", l, &leaky{rate: 80, burst: 100})
+func (w *world) bucket(name string, rate, burst int) spillway.Policy {
+	l := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(rate, time.Second), Burst: burst}))
+	b, led := w.counted(name, l, &leaky{rate: float64(rate), burst: float64(burst)})
 	w.tune(b.name, func() error {
-		n, burst := w.intBetween(20, 150), w.intBetween(10, 300)
-		led.tune(w, float64(n), float64(burst))
-		return l.TuneAt(w.time(), limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
-	})
-	return b
-}
-
-func (w *world) policer() spillway.Policy {
-	l := spillway.Must(limiter.New(limiter.Bucket{Rate: limiter.Per(40, time.Second), Burst: 60}))
-	b, led := w.counted("policer", l, &leaky{rate: 40, burst: 60})
-	w.tune(b.name, func() error {
-		n, burst := w.intBetween(10, 80), w.intBetween(10, 100)
+		n, burst := w.intBetween(rate/4, 2*rate), w.intBetween(10, 3*burst)
 		led.tune(w, float64(n), float64(burst))
 		return l.TuneAt(w.time(), limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
 	})

@@ -21,8 +21,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/spillway-go/spillway/internal/report"
 )
 
 // demands are the loads of the servers, as parts of the limit.
@@ -79,7 +77,7 @@ func run(args []string, out io.Writer) error {
 	if s.page == "" {
 		return nil
 	}
-	return write(show.page(figures), s.page)
+	return show.page(figures).Save(s.page)
 }
 
 func parse(args []string) (settings, error) {
@@ -106,16 +104,4 @@ func parse(args []string) (settings, error) {
 	}
 	s.phase = time.Duration(*seconds * float64(time.Second))
 	return s, nil
-}
-
-func write(page *report.Page, name string) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := page.Write(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }

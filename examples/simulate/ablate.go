@@ -52,12 +52,13 @@ func ablate(s settings, picked []suiteRow, byRow map[string]*golden, out io.Writ
 	for i := range all {
 		table.Rows = append(table.Rows, all[i].cells())
 	}
-	return savePage(&report.Page{
+	page := &report.Page{
 		Title:    "What each mechanism and each constant is worth",
 		Lead:     "The suite with one mechanism switched off, or one constant changed, at a time.",
 		Sections: []report.Section{{Table: table}},
 		Notes:    []string{note(s)},
-	}, s.report)
+	}
+	return page.Save(s.report)
 }
 
 // compareWith tells what the results of a variant come to, beside those of the default for the same rows.

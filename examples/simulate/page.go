@@ -34,7 +34,7 @@ func writePage(s settings, all []contender, results, firsts []*sim.Result) error
 		},
 		Notes: []string{note(s)},
 	}
-	return savePage(page, s.report)
+	return page.Save(s.report)
 }
 
 // note describes the run.

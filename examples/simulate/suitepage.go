@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spillway-go/spillway/internal/report"
 )
@@ -23,7 +22,7 @@ func suitePage(s settings, f suiteFigures) error {
 		page.Sections = append(page.Sections, suiteSection(policy, f.Results[:n])...)
 		f.Results = f.Results[n:]
 	}
-	return savePage(page, s.report)
+	return page.Save(s.report)
 }
 
 func suiteSection(policy string, results []suiteFigure) []report.Section {
@@ -44,17 +43,4 @@ func suiteSection(policy string, results []suiteFigure) []report.Section {
 		sections = append(sections, report.Section{Table: remedies})
 	}
 	return sections
-}
-
-// savePage writes a page to a file.
-func savePage(page *report.Page, name string) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := page.Write(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }

@@ -3,10 +3,12 @@ package report
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
 	"math"
+	"os"
 )
 
 // A Page is a report: a title, a few words, and sections in order.
@@ -102,6 +104,15 @@ type Mark struct {
 
 //go:embed page.html page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css
 var files embed.FS
+
+// Save writes the page to the file of the given name.
+func (p *Page) Save(name string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Write(file), file.Close())
+}
 
 // Write renders the page. It fails if a chart is not in order (a line with more or fewer values than X, say) or if w
 // fails.
