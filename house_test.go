@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"internal/deadline": 0,
 	"internal/enum":     0,
 	"internal/isnil":    0,
+	"internal/name":     0,
 	"internal/race":     0,
 	"internal/splitmix": 0,
 	"internal/roundup":  0,

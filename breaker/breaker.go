@@ -12,10 +12,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-const policyName = "breaker"
-
 // errZero is what zero values answer.
-var errZero = &spillway.Rejection{Policy: policyName, Reason: ReasonZero}
+var errZero = &spillway.Rejection{Policy: "breaker", Reason: ReasonZero}
 
 // A Breaker is a [spillway.Policy] that lets calls through while closed, refuses them while open, and lets a few probes
 // through while half-open to decide which it should be. It is the circuit breaker of Nygard's "Release It!".

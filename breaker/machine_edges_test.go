@@ -145,8 +145,12 @@ func TestResetForgets(t *testing.T) {
 
 func TestEventsTellAll(t *testing.T) {
 	var told []breaker.Event
+	var policy string
 	g, _ := newBreakerRig(t, &breaker.Options{
-		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) { told = append(told, e) },
+		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) {
+			policy, e.Policy = e.Policy, ""
+			told = append(told, e)
+		},
 	})
 	g.run("F +5s F +15s >lost +1h S")
 	at := t0.Add
@@ -159,6 +163,7 @@ func TestEventsTellAll(t *testing.T) {
 		{Time: at(45 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},
 		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: breaker.ByProbeSuccess},
 	}, told)
+	require.Equal(t, "breaker", policy)
 }
 
 // TestListenerMayPanic shows that later events are delivered, also if the listener ends its goroutine.

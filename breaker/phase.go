@@ -10,6 +10,7 @@ import (
 
 // A phase is what requests read of a [Breaker]: state, generation and deadline as one value, published as a whole.
 type phase struct {
+	name     string
 	state    State
 	mode     Mode
 	gen      uint32
@@ -89,6 +90,7 @@ func (b *Breaker) newPhase(now instant) *phase { return b.newPhaseAfter(b.phase.
 func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 	m, o := &b.machine, b.opts.Load()
 	p := &phase{
+		name:  o.Name,
 		state: m.state, mode: m.mode, gen: m.gen, first: m.first, since: m.since,
 		slowCall: math.MaxInt64, reason: ReasonOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
 	}
@@ -210,7 +212,7 @@ func (b *Breaker) refuse(p *phase, now instant) error {
 }
 
 func (p *phase) renew(now instant) error {
-	r := &refusal{rejection: spillway.Rejection{Policy: policyName, Reason: p.reason}, until: never}
+	r := &refusal{rejection: spillway.Rejection{Policy: p.name, Reason: p.reason}, until: never}
 	until := instant(p.shut.Load())
 	if p.state == Closed {
 		until = p.rampEnd

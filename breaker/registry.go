@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/isnil"
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -34,9 +35,13 @@ type Member interface {
 
 // RegistryOptions tune a [Registry]. The zero RegistryOptions are the defaults; nothing has to be set.
 type RegistryOptions struct {
+	// Name is what Stats call the Registry: printable ASCII, at most 64 bytes. If Name is empty, it is "breakers". Rejections carry
+	// the name that New gives to a policy; do not build it from the key, because names become metric labels. It cannot change
+	// later.
+	Name string
 	// New builds the policy of a key, once per key and without any lock held. It must not ask the Registry about the same
 	// key. Requests of a key whose New fails go to the shared policy, which is built by New("") in [NewRegistry].
-	// If New is nil, each key gets a [Breaker] with the default options.
+	// If New is nil, each key gets a [Breaker] with the default options and the Name of the Registry.
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
@@ -117,8 +122,13 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o RegistryOptions) withDefaults() (RegistryOptions, error) {
+	var err error
+	if o.Name, err = name.Or("breaker: Registry", o.Name, "breakers"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	if o.New == nil {
-		o.New = func(string) (Member, error) { return New(nil) }
+		members := Options{Name: o.Name}
+		o.New = func(string) (Member, error) { return New(&members) }
 	}
 	o.MaxKeys = cmp.Or(o.MaxKeys, 1024)
 	switch {
@@ -146,12 +156,16 @@ func (r *Registry) Tune(o RegistryOptions) error {
 	if r.shared == nil {
 		return errUnmade
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	if o.Name, err = name.Keep("breaker: Registry", r.opts.Load().Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	opts, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.opts.Store(&opts)
 	return nil
 }
@@ -307,8 +321,9 @@ func (r *Registry) All() iter.Seq2[string, Member] {
 
 // RegistryStats is a snapshot of a [Registry].
 type RegistryStats struct {
-	Keys int64 // that have a policy of their own
-	Open int64 // of these, breakers that outcomes have opened and not closed yet
+	Name string // RegistryOptions.Name
+	Keys int64  // that have a policy of their own
+	Open int64  // of these, breakers that outcomes have opened and not closed yet
 
 	// Since the Registry was made:
 	Overflowed int64 // requests with a key that the shared policy decided on
@@ -319,6 +334,7 @@ type RegistryStats struct {
 // Stats returns a snapshot of the figures. It may be called at any time.
 func (r *Registry) Stats() RegistryStats {
 	return RegistryStats{
+		Name: r.Options().Name,
 		Keys: r.keys.Load(), Open: r.open.Load(),
 		Overflowed: r.overflowed.Value(), Forgotten: r.forgotten.Load(), Failed: r.failed.Load(),
 	}

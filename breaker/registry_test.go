@@ -48,7 +48,7 @@ func TestKeysAreApart(t *testing.T) {
 	}
 	require.False(t, g.callKey("a", spillway.Success))
 	require.True(t, g.callKey("b", spillway.Success))
-	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1}, r.Stats())
+	require.Equal(t, breaker.RegistryStats{Name: "breakers", Keys: 2, Open: 1}, r.Stats())
 	seen := map[string]breaker.State{}
 	for key, m := range r.All() {
 		seen[key] = m.(*breaker.Breaker).StateAt(g.now)
@@ -72,7 +72,7 @@ func TestOnlyIdleKeysAreForgotten(t *testing.T) {
 	g.now = g.now.Add(10 * time.Second)
 	require.True(t, g.callKey("new", spillway.Success))
 	require.Equal(t, "open none closed", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
-	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1, Overflowed: 1, Forgotten: 1}, r.Stats())
+	require.Equal(t, breaker.RegistryStats{Name: "breakers", Keys: 2, Open: 1, Overflowed: 1, Forgotten: 1}, r.Stats())
 }
 
 // TestInventedKeysChangeNothing: an attacker sends a million keys that fail, while a key is about to trip.
@@ -225,7 +225,7 @@ func TestNewMayFail(t *testing.T) {
 	require.PanicsWithValue(t, fail, func() { g.callKey("worse", spillway.Success) })
 	require.True(t, g.callKey("worse", spillway.Success))
 	require.True(t, g.callKey("good", spillway.Success))
-	require.Equal(t, breaker.RegistryStats{Keys: 3, Overflowed: 2, Failed: 2}, r.Stats())
+	require.Equal(t, breaker.RegistryStats{Name: "breakers", Keys: 3, Overflowed: 2, Failed: 2}, r.Stats())
 	_, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, fail }})
 	require.ErrorIs(t, err, fail)
 	_, err = breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, nil }})

@@ -81,6 +81,8 @@ const (
 
 // An Event describes one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
 type Event struct {
+	// Policy is the [Options.Name] of the Breaker.
+	Policy string
 	// Time is when the change took effect. The end of an open time, or of the lease of a probe, is noticed at the next
 	// call, but takes effect at its own time.
 	Time time.Time

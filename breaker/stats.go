@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/name"
 )
 
 // Counts are outcomes in the window of a [Breaker].
@@ -18,6 +20,7 @@ type Counts struct {
 // Stats is a snapshot of what a [Breaker] believes. Counts are read one after the other while requests go on: each is
 // right, their sums may be off by the requests of that moment.
 type Stats struct {
+	Name   string // Options.Name
 	State  State
 	Mode   Mode
 	Since  time.Time // since when State is what it is; zero if ever since
@@ -89,6 +92,7 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 	m, at := b.machineAt(now), b.instantAt(now)
 	o, p := b.opts.Load(), b.phase.Load()
 	s := Stats{
+		Name:  o.Name,
 		State: m.state, Mode: m.mode, Since: b.base.at(m.since), Reason: m.reason,
 		Counts:      b.counts(p, at),
 		Consecutive: b.streak.Load(),
@@ -172,8 +176,8 @@ func (b *Breaker) Options() Options {
 }
 
 // Tune replaces all options while calls go on: a zero field means its default, as in [New]. The state, the window and the
-// calls under way stay, and so do an open time and leases that have begun. Window, Buckets, WindowCalls and Seed cannot
-// change: each must be 0 or the one given to New. Tune returns an error that names the invalid field, and then changes
+// calls under way stay, and so do an open time and leases that have begun. Name, Window, Buckets, WindowCalls and Seed cannot
+// change: each must be zero or the one given to New. Tune returns an error that names the invalid field, and then changes
 // nothing.
 func (b *Breaker) Tune(o Options) error {
 	if b.phase.Load() == nil {
@@ -197,7 +201,10 @@ func (b *Breaker) Tune(o Options) error {
 }
 
 // keep takes over the fields that cannot be tuned.
-func (o *Options) keep(old *Options) error {
+func (o *Options) keep(old *Options) (err error) {
+	if o.Name, err = name.Keep("breaker", old.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	switch {
 	case o.Window != 0 && o.Window != old.Window:
 		return fmt.Errorf("breaker: Tune: Window cannot change from %v, got %v", old.Window, o.Window)

@@ -12,8 +12,6 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-const throttleName = "throttle"
-
 // ReasonThrottled is the reason of every [spillway.Rejection] by a [Throttle].
 const ReasonThrottled = "throttled"
 
@@ -64,7 +62,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()
 	}
-	t := &Throttle{rejection: spillway.Rejection{Policy: throttleName, Reason: ReasonThrottled}}
+	t := &Throttle{rejection: spillway.Rejection{Policy: opts.Name, Reason: ReasonThrottled}}
 	t.trail.init(instant(opts.Window)/instant(opts.Buckets), int64(opts.Buckets))
 	t.trail.chance.Store(opts.Seed)
 	t.opts.Store(&opts)
@@ -224,7 +222,7 @@ func (t *Throttle) Options() ThrottleOptions {
 }
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [NewThrottle]. The window stays.
-// Window, Buckets and Seed cannot change: each must be 0 or the one given to NewThrottle. Tune returns an error that names
+// Name, Window, Buckets and Seed cannot change: each must be zero or the one given to NewThrottle. Tune returns an error that names
 // the invalid field, and then changes nothing.
 func (t *Throttle) Tune(o ThrottleOptions) error {
 	t.mu.Lock()
@@ -245,6 +243,7 @@ func (t *Throttle) Tune(o ThrottleOptions) error {
 
 // ThrottleStats is a snapshot of what a [Throttle] believes. Figures are read one after the other while requests go on.
 type ThrottleStats struct {
+	Name     string  // ThrottleOptions.Name
 	Requests int64   // in the window, those refused included
 	Accepts  int64   // in the window
 	Odds     float64 // with which the next request is refused
@@ -263,6 +262,7 @@ func (t *Throttle) Stats() ThrottleStats { return t.StatsAt(time.Now()) }
 // StatsAt is [Throttle.Stats] at a given time. It changes nothing.
 func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
 	s := ThrottleStats{
+		Name:     t.rejection.Policy,
 		InFlight: t.inFlight.Value(), Refused: t.refused.Value(),
 		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
 	}

@@ -30,6 +30,7 @@ type Member interface {
 // concurrently.
 type Registry struct {
 	clock  clock
+	name   string
 	build  func(key string) (Member, error)
 	shared Member
 	table  *table[registered] // nil in the zero value
@@ -44,6 +45,9 @@ type registered struct {
 
 // RegistryOptions tune a [Registry]. New has to be set.
 type RegistryOptions struct {
+	// Name is what Stats call the Registry: printable ASCII, at most 64 bytes. If Name is empty, it is "limits". Rejections carry
+	// the name that New gives to a policy; do not build it from the key, because names become metric labels.
+	Name string
 	// New builds the policy of a key. It may be called more than once for a key, of which one result is used; no lock is held.
 	// Requests of a key whose New fails, or returns nil, go to the shared policy, which is built by New("") in [NewRegistry].
 	New func(key string) (Member, error)
@@ -53,6 +57,7 @@ type RegistryOptions struct {
 
 // RegistryStats is a snapshot of a [Registry].
 type RegistryStats struct {
+	Name       string
 	Keys       int64 // that have a policy of their own now
 	MaxKeys    int64
 	Overflowed int64 // requests with a key that the shared policy decided on
@@ -69,6 +74,10 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if opts.MaxKeys == 0 {
 		opts.MaxKeys = 1024
 	}
+	name, err := named("Registry", opts.Name, "limits")
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case opts.New == nil:
 		return nil, errors.New("limiter: Registry: New must be set, got nil")
@@ -82,7 +91,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if isnil.Is(shared) {
 		return nil, errors.New("limiter: Registry: New: returned nil")
 	}
-	return &Registry{clock: newClock(), build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
+	return &Registry{clock: newClock(), name: name, build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
 }
 
 // Queues does nothing: it marks that Admit may block.
@@ -206,7 +215,7 @@ func (g *Registry) Stats() RegistryStats {
 	if g.table == nil {
 		return RegistryStats{}
 	}
-	st := RegistryStats{Keys: g.table.keys.Load(), MaxKeys: g.table.max, Failed: g.failed.Load()}
+	st := RegistryStats{Name: g.name, Keys: g.table.keys.Load(), MaxKeys: g.table.max, Failed: g.failed.Load()}
 	for i := range g.table.shards {
 		sh := &g.table.shards[i]
 		sh.mu.Lock()

@@ -62,13 +62,13 @@ func TestRegistryForgetsOnlyWhatIsIdle(t *testing.T) {
 	b := spillway.Request{Key: "b", Arrived: after(0)}
 	shared, err := g.Admit(ctx, b)
 	require.NoError(t, err, "by the policy that new keys share")
-	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Overflowed: 1}, g.Stats())
+	require.Equal(t, RegistryStats{Name: "limits", Keys: 1, MaxKeys: 1, Overflowed: 1}, g.Stats())
 	g.Done(a, ticket, spillway.Result{Outcome: spillway.Success})
 
 	// a is idle, so b gets a policy of its own; what it took from the shared one goes back there.
 	own, err := g.Admit(ctx, b)
 	require.NoError(t, err)
-	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Overflowed: 1, Evicted: 1}, g.Stats())
+	require.Equal(t, RegistryStats{Name: "limits", Keys: 1, MaxKeys: 1, Overflowed: 1, Evicted: 1}, g.Stats())
 	g.Done(b, shared, spillway.Result{Outcome: spillway.Success})
 	m, ok := g.Lookup("b")
 	require.True(t, ok)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -17,6 +18,9 @@ const Off = -1
 
 // Options tune a [Shedder]. The zero Options are the defaults, which suit most services: nothing has to be set.
 type Options struct {
+	// Name is what rejections, Stats and log lines call the Shedder: printable ASCII, at most 64 bytes. If Name is empty, it is
+	// "shedder". It cannot be tuned later.
+	Name string
 	// CPUThreshold is the share of the CPU that the process may use, in (0, 1], from which on it counts as overloaded.
 	// If CPUThreshold is 0, it is 0.9. If it is [Off], the CPU is not looked at.
 	CPUThreshold float64
@@ -80,6 +84,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Window = cmp.Or(o.Window, 5*time.Second)
 	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
+	var err error
+	if o.Name, err = name.Or("shedder", o.Name, "shedder"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	return o, o.validate()
 }
 

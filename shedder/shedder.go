@@ -19,8 +19,6 @@ import (
 // tick is how often the sensors are read and the limit is steered.
 const tick = 20 * time.Millisecond
 
-const policyName = "shedder"
-
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
 	ReasonLimit = "limit reached" // as many requests are in flight as the service can answer in time

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/enum"
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 )
 
 // Stats is a snapshot of what a [Shedder] believes. The counts and InFlight are of this moment, the rest of the last
 // tick, at most 20 ms before the last request.
 type Stats struct {
+	Name string    // Options.Name
 	Time time.Time // of the last tick; zero before the first request
 
 	CPU        float64       // raw usage as a share of what the process may use, 0..1
@@ -49,7 +51,7 @@ type Stats struct {
 // Stats returns a snapshot. It may be called at any time, is cheap and allocates nothing.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.InFlight, v.Leaked = s.inside.Size(), s.leak.leaked.Value()
+	v.Name, v.InFlight, v.Leaked = s.full.Load().Policy, s.inside.Size(), s.leak.leaked.Value()
 	v.RefusedSheddable = s.refused[sheddable].Value()
 	v.RefusedNormal = s.refused[normal].Value()
 	v.RefusedCritical = s.refused[critical].Value()
@@ -143,8 +145,8 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [New]. CPU, Sched and Logger cannot
-// change: each must be nil or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU, Sched and
+// Logger cannot change: each must be zero or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -152,6 +154,9 @@ func (s *Shedder) Tune(o Options) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if opts.Name, err = name.Keep("shedder", s.opts.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	switch {
 	case replaces(o.CPU, s.opts.CPU):
 		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")

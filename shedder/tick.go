@@ -154,17 +154,17 @@ func (s *Shedder) countRefused() int64 {
 func (s *Shedder) log(l *slog.Logger) {
 	v := s.Stats()
 	if v.Overloaded {
-		l.Warn("shedder: overloaded", slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
+		l.Warn("shedder: overloaded", slog.String("policy", v.Name), slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
 			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", v.CPU), slog.Duration("queue_delay", v.QueueDelay))
 		return
 	}
-	l.Info("shedder: calm again", slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
+	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
 }
 
 // install puts opts in force. It is called with mu held, or before anyone else has s.
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())
-	s.full.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
-	s.dropped.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
+	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
+	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
 }
