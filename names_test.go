@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 // A namedPolicy is a policy with the way to its name and to another one.
 type namedPolicy struct {
 	policy spillway.Policy
-	name   string                  // in Stats
+	stats  func() any
 	tune   func(name string) error // nil if the policy has no Tune
 }
 
@@ -29,7 +30,7 @@ func limited(rule func(name string) limiter.Rule) func(string) (namedPolicy, err
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{l, l.Stats().Name, func(name string) error { return l.Tune(rule(name)) }}, nil
+		return namedPolicy{l, func() any { return l.Stats() }, func(name string) error { return l.Tune(rule(name)) }}, nil
 	}
 }
 
@@ -43,35 +44,55 @@ var namers = map[string]func(name string) (namedPolicy, error){
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{s, s.Stats().Name, func(name string) error { return s.Tune(shedder.Options{Name: name}) }}, nil
+		return namedPolicy{s, func() any { return s.Stats() }, func(name string) error {
+			o := s.Options()
+			o.Name = name
+			return s.Tune(o)
+		}}, nil
 	},
 	"adaptive": func(name string) (namedPolicy, error) {
 		l, err := adaptive.New(&adaptive.Options{Name: name, Max: 1})
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{l, l.Stats().Name, func(name string) error { return l.Tune(adaptive.Options{Name: name}) }}, nil
+		return namedPolicy{l, func() any { return l.Stats() }, func(name string) error {
+			o := l.Options()
+			o.Name = name
+			return l.Tune(o)
+		}}, nil
 	},
 	"breaker": func(name string) (namedPolicy, error) {
 		b, err := breaker.New(&breaker.Options{Name: name})
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{b, b.Stats().Name, func(name string) error { return b.Tune(breaker.Options{Name: name}) }}, b.SetMode(breaker.ForcedOpen)
+		return namedPolicy{b, func() any { return b.Stats() }, func(name string) error {
+			o := b.Options()
+			o.Name = name
+			return b.Tune(o)
+		}}, b.SetMode(breaker.ForcedOpen)
 	},
 	"throttle": func(name string) (namedPolicy, error) {
 		th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Name: name, MinRequests: 1, MaxRefusal: 1, K: 1, ProbeEvery: breaker.Off})
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{th, th.Stats().Name, func(name string) error { return th.Tune(breaker.ThrottleOptions{Name: name}) }}, nil
+		return namedPolicy{th, func() any { return th.Stats() }, func(name string) error {
+			o := th.Options()
+			o.Name = name
+			return th.Tune(o)
+		}}, nil
 	},
 	"breakers": func(name string) (namedPolicy, error) {
 		r, err := breaker.NewRegistry(&breaker.RegistryOptions{Name: name})
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{r, r.Stats().Name, func(name string) error { return r.Tune(breaker.RegistryOptions{Name: name}) }},
+		return namedPolicy{r, func() any { return r.Stats() }, func(name string) error {
+				o := r.Options()
+				o.Name = name
+				return r.Tune(o)
+			}},
 			r.Shared().(*breaker.Breaker).SetMode(breaker.ForcedOpen)
 	},
 	"token bucket": limited(func(name string) limiter.Rule { return limiter.Bucket{Rate: perHour, Burst: 1, Name: name} }),
@@ -86,7 +107,7 @@ var namers = map[string]func(name string) (namedPolicy, error){
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{x, x.Stats().Name, nil}, nil
+		return namedPolicy{x, func() any { return x.Stats() }, nil}, nil
 	},
 	"keyed": func(name string) (namedPolicy, error) {
 		rule := limiter.Bucket{Rate: perHour, Burst: 1, Name: name}
@@ -94,7 +115,7 @@ var namers = map[string]func(name string) (namedPolicy, error){
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{k, k.Stats().Name, func(name string) error {
+		return namedPolicy{k, func() any { return k.Stats() }, func(name string) error {
 			rule.Name = name
 			return k.Tune(rule)
 		}}, nil
@@ -106,7 +127,7 @@ var namers = map[string]func(name string) (namedPolicy, error){
 		if err != nil {
 			return namedPolicy{}, err
 		}
-		return namedPolicy{r, r.Stats().Name, nil}, nil
+		return namedPolicy{r, func() any { return r.Stats() }, nil}, nil
 	},
 }
 
@@ -117,14 +138,14 @@ func TestPoliciesHaveNames(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			byDefault, err := build("")
 			require.NoError(t, err)
-			require.NotEmpty(t, byDefault.name)
+			require.NotEmpty(t, nameOf(byDefault))
 			for _, wrong := range []string{"two\nlines", "caisse-é", strings.Repeat("x", 65)} {
 				_, err := build(wrong)
 				require.ErrorContains(t, err, "Name must be ")
 			}
 			p, err := build("checkout-db")
 			require.NoError(t, err)
-			require.Equal(t, "checkout-db", p.name, "Stats")
+			require.Equal(t, "checkout-db", nameOf(p), "Stats")
 			require.Equal(t, "checkout-db", refusalOf(t, p.policy).Policy, "Rejection")
 			if p.tune != nil {
 				require.NoError(t, p.tune("checkout-db"))
@@ -133,6 +154,15 @@ func TestPoliciesHaveNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nameOf returns the name in the Stats of a policy, which is their first field.
+func nameOf(p namedPolicy) string {
+	s := reflect.ValueOf(p.stats())
+	for s.Type().Field(0).Anonymous {
+		s = s.Field(0)
+	}
+	return s.FieldByIndex([]int{0}).String()
 }
 
 // refusalOf enters requests until one is refused.
@@ -152,6 +182,50 @@ func refusalOf(t *testing.T, p spillway.Policy) *spillway.Rejection {
 	}
 	t.Fatal("nothing was refused")
 	return nil
+}
+
+// Stats of one shape can be read by one program.
+func TestStatsHaveOneShape(t *testing.T) {
+	uncounted := map[string]string{ // fields that a type lacks, and why
+		"breaker.Stats":         "Admitted", // it would cost each call
+		"breaker.ThrottleStats": "Admitted", // the same
+		"limiter.Stats":         "ByReason", // a limit has one reason, except a Queue, which counts them apart
+		"limiter.KeyedStats":    "ByReason",
+	}
+	refusals := reflect.TypeFor[[]spillway.Refusal]()
+	for name, s := range snapshots(t) {
+		of := reflect.TypeOf(s)
+		if _, refuses := of.FieldByName("Refused"); !refuses {
+			continue
+		}
+		for _, field := range []string{"Admitted", "Refused", "ByReason"} {
+			f, ok := of.FieldByName(field)
+			if field == uncounted[name] {
+				require.False(t, ok, "%s has %s now: strike it from the list", name, field)
+				continue
+			}
+			require.True(t, ok, "%s has no %s", name, field)
+			if field == "ByReason" {
+				require.Equal(t, refusals, f.Type, name)
+			} else {
+				require.Equal(t, reflect.Int64, f.Type.Kind(), "%s.%s", name, field)
+			}
+		}
+	}
+	for kind, build := range namers {
+		p, err := build("checkout-db")
+		require.NoError(t, err)
+		rej := refusalOf(t, p.policy)
+		s := reflect.ValueOf(p.stats())
+		if !s.FieldByName("ByReason").IsValid() {
+			continue
+		}
+		require.Equal(t, []spillway.Refusal{{Policy: "checkout-db", Reason: rej.Reason, Count: 1}}, s.FieldByName("ByReason").Interface(), kind)
+		require.EqualValues(t, 1, s.FieldByName("Refused").Int(), kind)
+		if admitted := s.FieldByName("Admitted"); admitted.IsValid() {
+			require.Positive(t, admitted.Int(), kind)
+		}
+	}
 }
 
 func TestEventsHaveNames(t *testing.T) {

@@ -115,7 +115,9 @@ type Stats struct {
 	Name     string // Options.Name
 	Limit    int64  // greatest number of requests in flight
 	InFlight int64
-	Refused  int64 // requests refused since New
+	Admitted int64 // requests admitted since New
+	Refused  int64 // requests refused since New: the sum of ByReason
+	ByReason []spillway.Refusal
 	// Baseline is the latency that the Estimator takes for healthy; 0 if it is not known yet, or if it has none.
 	Baseline time.Duration
 	// Ceiling is the longest latency that Baseline may rise to; 0 if there is no bound, as in the first seconds.
@@ -124,10 +126,15 @@ type Stats struct {
 
 // Stats returns a snapshot. It may be called at any time and does not wait for the Estimator.
 func (l *Limit) Stats() Stats {
-	return Stats{
-		Name: l.name(), Limit: l.limit.Load(), InFlight: l.inside.Size(), Refused: l.refused.Value(),
+	s := Stats{
+		Name: l.name(), Limit: l.limit.Load(), Refused: l.refused.Value(),
 		Baseline: time.Duration(l.baseline.Load()), Ceiling: time.Duration(l.ceiling.Load()),
 	}
+	s.InFlight, s.Admitted = l.inside.Totals()
+	if s.Refused > 0 {
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: ReasonLimit, Count: s.Refused}}
+	}
+	return s
 }
 
 func (l *Limit) name() string {

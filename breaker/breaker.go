@@ -31,7 +31,7 @@ type Breaker struct {
 	streak atomic.Int64 // failures in a row
 	_      [stripe.Size - 8]byte
 
-	refused stats.Counter
+	refused [numWhys]stats.Counter
 	stale   atomic.Int64
 	panics  atomic.Int64
 	vetoed  atomic.Int64

@@ -115,7 +115,7 @@ func TestMetricsOnlyTellsOnce(t *testing.T) {
 	})
 	require.NoError(t, b.SetModeAt(g.now, breaker.MetricsOnly))
 	g.run("F F F S S F F F S =closed +9s F")
-	require.Equal(t, []breaker.Event{{Time: t0, Reason: breaker.ByFailureRate, WouldOpen: true}}, told)
+	require.Equal(t, []breaker.Event{{Policy: "breaker", Time: t0, Reason: breaker.ByFailureRate, WouldOpen: true}}, told)
 	g.run("+1s F*10")
 	require.Len(t, told, 2, "once for each window")
 }

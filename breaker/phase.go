@@ -18,7 +18,7 @@ type phase struct {
 	admits   bool   // closed, and no ramp
 	since    instant
 	slowCall time.Duration // no call is slower; MaxInt64 if none is slow
-	reason   string        // of a refusal
+	reason   uint8         // of a refusal: a place in refusalReasons
 	rampFrom instant
 	rampEnd  instant // longAgo without a ramp
 	rampStep instant
@@ -92,7 +92,7 @@ func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 	p := &phase{
 		name:  o.Name,
 		state: m.state, mode: m.mode, gen: m.gen, first: m.first, since: m.since,
-		slowCall: math.MaxInt64, reason: ReasonOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
+		slowCall: math.MaxInt64, reason: whyOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
 	}
 	if o.SlowCall > 0 {
 		p.slowCall = o.SlowCall
@@ -107,9 +107,9 @@ func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 		p.calls = old.calls
 	}
 	if m.mode == ForcedOpen {
-		p.reason = ReasonForcedOpen
+		p.reason = whyForced
 	} else if m.state == HalfOpen {
-		p.reason = ReasonProbing
+		p.reason = whyProbing
 	}
 	p.admits = m.state == Closed && p.rampEnd <= now
 	p.hangDue.Store(int64(never))
@@ -141,7 +141,7 @@ func (b *Breaker) beginClosed(p *phase, first bool) {
 		if o.Ramp > 0 {
 			p.rampFrom, p.rampEnd = m.since, m.since.after(o.Ramp)
 			p.rampStep = max(instant(o.Ramp)/instant(len(rampShares)), 1)
-			p.reason = ReasonRamp
+			p.reason = whyRamp
 		}
 	default:
 		p.hangFrom = b.ring.slotOf(m.since) + 1
@@ -204,7 +204,7 @@ type refusal struct {
 
 // refuse counts a refusal and returns the shared Rejection.
 func (b *Breaker) refuse(p *phase, now instant) error {
-	b.refused.Add(1)
+	b.refused[p.reason].Add(1)
 	if r := p.refusal.Load(); r != nil && now < r.until {
 		return &r.rejection
 	}
@@ -212,7 +212,7 @@ func (b *Breaker) refuse(p *phase, now instant) error {
 }
 
 func (p *phase) renew(now instant) error {
-	r := &refusal{rejection: spillway.Rejection{Policy: p.name, Reason: p.reason}, until: never}
+	r := &refusal{rejection: spillway.Rejection{Policy: p.name, Reason: refusalReasons[p.reason]}, until: never}
 	until := instant(p.shut.Load())
 	if p.state == Closed {
 		until = p.rampEnd

@@ -79,6 +79,17 @@ const (
 	ReasonZero       = "breaker is not made" // it is the zero value instead of what the constructor returns
 )
 
+// The places of the reasons in counts of refusals.
+const (
+	whyOpen = iota
+	whyProbing
+	whyRamp
+	whyForced
+	numWhys
+)
+
+var refusalReasons = [numWhys]string{whyOpen: ReasonOpen, whyProbing: ReasonProbing, whyRamp: ReasonRamp, whyForced: ReasonForcedOpen}
+
 // An Event describes one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
 type Event struct {
 	// Policy is the [Options.Name] of the Breaker.

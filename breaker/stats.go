@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/name"
 )
 
@@ -41,11 +42,12 @@ type Stats struct {
 	Reopenings int       // openings not forgotten: the exponent of the next open time
 	NextProbe  time.Time // when the open time ends; zero if not open, or forced
 
-	// Since the Breaker was made:
-	Refused int64 // calls
-	Stale   int64 // outcomes from before a change of state
-	Vetoed  int64 // openings that a Registry did not allow
-	Panics  int64 // of OnEvent
+	// Since the Breaker was made. It does not count the calls that it admits, which would cost each of them: the Gate does.
+	Refused  int64 // calls refused: the sum of ByReason
+	ByReason []spillway.Refusal
+	Stale    int64 // outcomes from before a change of state
+	Vetoed   int64 // openings that a Registry did not allow
+	Panics   int64 // of OnEvent
 }
 
 // errUnmade is the answer of the zero Breaker and the zero Throttle to those who tune them.
@@ -99,7 +101,6 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 		InFlight:    b.ring.allInFlight() + int64(len(m.leases)),
 		Probes:      len(m.leases),
 		Reopenings:  m.openingsAt(o, at),
-		Refused:     b.refused.Value(),
 		Stale:       b.stale.Load(),
 		Vetoed:      b.vetoed.Load(),
 		Panics:      b.panics.Load(),
@@ -111,6 +112,12 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 		s.Hung = b.hung(p, o, at)
 	}
 	s.Share = float64(p.share(at)) / 100
+	for why := range b.refused {
+		if n := b.refused[why].Value(); n > 0 {
+			s.ByReason = append(s.ByReason, spillway.Refusal{Policy: s.Name, Reason: refusalReasons[why], Count: n})
+			s.Refused += n
+		}
+	}
 	total := s.Counts.Successes + s.Counts.Failures
 	s.FailureRate = share(s.Counts.Failures, total)
 	s.SlowRate = share(s.Counts.Slow+s.Hung, total+s.Hung)

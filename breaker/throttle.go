@@ -250,7 +250,8 @@ type ThrottleStats struct {
 	InFlight int64   // let through and not ended
 
 	// Since the Throttle was made:
-	Refused    int64 // requests
+	Refused    int64 // requests refused: the sum of ByReason
+	ByReason   []spillway.Refusal
 	Probes     int64 // let through because of ProbeEvery
 	Recoveries int64 // by RecoverAfter
 	Stale      int64 // successes of requests from before a recovery
@@ -265,6 +266,9 @@ func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
 		Name:     t.rejection.Policy,
 		InFlight: t.inFlight.Value(), Refused: t.refused.Value(),
 		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
+	}
+	if s.Refused > 0 {
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: ReasonThrottled, Count: s.Refused}}
 	}
 	if t.base.time.Load() == nil {
 		return s

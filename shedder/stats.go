@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/enum"
 	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
@@ -43,19 +44,33 @@ type Stats struct {
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // times that one more was let in beyond the limit because nothing had ended
 
-	Refused int64 // requests refused since New, of all priorities
+	Admitted int64 // requests admitted since New, except those that a later policy refused
+	Refused  int64 // requests refused since New: the sum of ByReason, and that of the counts by priority
+	ByReason []spillway.Refusal
 	// The refusals by priority: below Normal, Normal, above Normal.
 	RefusedSheddable, RefusedNormal, RefusedCritical int64
 }
 
-// Stats returns a snapshot. It may be called at any time, is cheap and allocates nothing.
+// Stats returns a snapshot. It may be called at any time and is cheap.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.Name, v.InFlight, v.Leaked = s.full.Load().Policy, s.inside.Size(), s.leak.leaked.Value()
-	v.RefusedSheddable = s.refused[sheddable].Value()
-	v.RefusedNormal = s.refused[normal].Value()
-	v.RefusedCritical = s.refused[critical].Value()
-	v.Refused = v.RefusedSheddable + v.RefusedNormal + v.RefusedCritical
+	v.Name, v.Leaked = s.full.Load().Policy, s.leak.leaked.Value()
+	v.InFlight, v.Admitted = s.inside.Totals()
+	var counts [numClasses][numReasons]int64
+	for class := range counts {
+		for why := range counts[class] {
+			counts[class][why] = s.refused[class][why].Value()
+		}
+	}
+	for why, reason := range refusalReasons {
+		if n := counts[sheddable][why] + counts[normal][why] + counts[critical][why]; n > 0 {
+			v.ByReason = append(v.ByReason, spillway.Refusal{Policy: v.Name, Reason: reason, Count: n})
+			v.Refused += n
+		}
+	}
+	v.RefusedSheddable = counts[sheddable][byLimit] + counts[sheddable][byDrop]
+	v.RefusedNormal = counts[normal][byLimit] + counts[normal][byDrop]
+	v.RefusedCritical = counts[critical][byLimit] + counts[critical][byDrop]
 	return v
 }
 

@@ -145,8 +145,15 @@ func (s *Shedder) publish(v law.Verdict, least int64) {
 
 func (s *Shedder) countRefused() int64 {
 	var sum int64
-	for i := range s.refused {
-		sum += s.refused[i].Value()
+	for class := range s.refused {
+		sum += s.refusedOf(class)
+	}
+	return sum
+}
+
+func (s *Shedder) refusedOf(class int) (sum int64) {
+	for why := range s.refused[class] {
+		sum += s.refused[class][why].Value()
 	}
 	return sum
 }
