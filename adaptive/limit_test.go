@@ -105,7 +105,7 @@ func TestUnderConcurrency(t *testing.T) {
 						if err != nil {
 							continue
 						}
-						p.DoneAt(p.Arrived().Add(time.Duration(i*j%7)*time.Millisecond), spillway.Outcome(j%4))
+						p.DoneAt(p.Arrived().Add(time.Duration(i*j%7)*time.Millisecond), spillway.Outcome(j%4), 0)
 					}
 				})
 			}

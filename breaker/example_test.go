@@ -40,7 +40,7 @@ func ExampleBreaker() {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) // time is data: this runs as well with time.Now
 	for range 3 {
 		permit, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
-		permit.DoneAt(now.Add(20*time.Millisecond), spillway.Failure)
+		permit.DoneAt(now.Add(20*time.Millisecond), spillway.Failure, 0)
 	}
 	now = now.Add(2020 * time.Millisecond)
 	_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now})

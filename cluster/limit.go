@@ -45,7 +45,7 @@ var (
 // It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
 // decisions without a round trip, use a Quota.
 //
-// A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline
+// Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline
 // of its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is
 // left alone for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called
 // concurrently. The zero Limit denies everything.

@@ -33,7 +33,7 @@ import (
 //
 // Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
 // takes unleased tokens in Redis, in one round trip, as with a [Limit]. Keys change over by themselves, in both
-// directions. So a Quota is a [spillway.Queuer]: its Admit blocks for up to Timeout at the first requests of a key, but
+// directions. So Admit blocks for up to Timeout at the first requests of a key, but
 // never for a leased key.
 //
 // It is made by [NewQuota] and owns one goroutine, which ends with [Quota.Close]; the zero Quota denies everything.

@@ -245,4 +245,4 @@ func (q *Quota) figures(key string, now time.Duration) spillway.Quota {
 	return figures
 }
 
-var _ spillway.Queuer = (*Quota)(nil)
+var _ spillway.Policy = (*Quota)(nil)

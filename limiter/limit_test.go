@@ -141,7 +141,7 @@ func TestRefusedIsGivenBack(t *testing.T) {
 			gate = spillway.New(l)
 			permit, err := gate.Enter(t.Context(), spillway.Request{Arrived: after(0), Cost: 3})
 			require.NoError(t, err)
-			permit.DoneAt(after(0), spillway.Failure)
+			permit.DoneAt(after(0), spillway.Failure, 0)
 			require.Zero(t, l.PeekAt(after(0)).Remaining, "it ran")
 			require.Equal(t, int64(100), l.Stats().Returned)
 		})

@@ -257,4 +257,4 @@ func (q *queue) Stats() Stats {
 	}
 }
 
-var _ spillway.Queuer = (*queue)(nil)
+var _ spillway.Policy = (*queue)(nil)

@@ -25,7 +25,7 @@ type Member interface {
 // It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
 // with all other new ones. So a client that invents keys neither makes it grow nor makes it forget a key in use.
 //
-// A Registry is a [spillway.Queuer]: its Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
+// A Registry's Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
 // its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
 // concurrently.
 type Registry struct {
@@ -226,4 +226,4 @@ func (g *Registry) Stats() RegistryStats {
 	return st
 }
 
-var _ spillway.Queuer = (*Registry)(nil)
+var _ spillway.Policy = (*Registry)(nil)

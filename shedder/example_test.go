@@ -60,7 +60,7 @@ func ExampleShedder_virtualTime() {
 	gate := spillway.New(shed)
 	for now := time.Unix(0, 0); now.Before(time.Unix(3600, 0)); now = now.Add(50 * time.Millisecond) {
 		if permit, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}); err == nil {
-			permit.DoneAt(now.Add(10*time.Millisecond), spillway.Success)
+			permit.DoneAt(now.Add(10*time.Millisecond), spillway.Success, 0)
 		}
 	}
 	fmt.Println(shed.Stats().MinRT, shed.Stats().Refused)

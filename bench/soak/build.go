@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-go/spillway/adaptive"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/shadow"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -147,7 +148,7 @@ func (w *world) shedderOptions() (o shedder.Options) {
 
 func (w *world) shadow() spillway.Policy {
 	a, c := w.throttle("shadow throttle"), w.adaptive("shadow vegas", &adaptive.Vegas{Seed: w.seed})
-	s := spillway.Shadow(a, c)
+	s := shadow.New(a, c)
 	b := w.probe("shadow", s)
 	b.numbers = func() numbers {
 		for i, st := range s.Stats() {

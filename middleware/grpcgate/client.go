@@ -155,7 +155,7 @@ func (c *Client) Unary(
 		return nil
 	}
 	o := c.outcome(ctx, method, err, allotted(ctx, permit.Arrived()))
-	permit.DoneRetryAfter(o, wish(o, err))
+	permit.DoneAt(time.Time{}, o, wish(o, err))
 	return err
 }
 
@@ -165,7 +165,7 @@ func (c *Client) succeeded(ctx context.Context, method string, permit *spillway.
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
 	now := arrived.Add(latency)
-	permit.DoneAt(now, o)
+	permit.DoneAt(now, o, 0)
 	if o == spillway.Success {
 		c.took.observe(ctx, method, arrived, latency, now)
 	}

@@ -113,11 +113,11 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	}
 	o := e.c.outcome(e.ctx, e.method, err, owed)
 	if wish := wish(o, err); wish > 0 {
-		p.DoneRetryAfter(o, wish)
+		p.DoneAt(time.Time{}, o, wish)
 		return
 	}
 	arrived := p.Arrived()
-	p.DoneAt(arrived.Add(latency), o)
+	p.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
 		e.c.took.observe(e.ctx, e.method, arrived, latency, arrived.Add(latency))
 	}

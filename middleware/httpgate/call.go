@@ -104,9 +104,9 @@ func (c *call) end(o spillway.Outcome) bool {
 		return false
 	}
 	if worked := c.worked(); c.wish > 0 {
-		c.permit.DoneRetryAfter(o, c.wish)
+		c.permit.DoneAt(time.Time{}, o, c.wish)
 	} else {
-		c.permit.DoneAt(c.permit.Arrived().Add(worked), o)
+		c.permit.DoneAt(c.permit.Arrived().Add(worked), o, 0)
 		if o == spillway.Success {
 			c.t.chance.Observe(c.route, worked)
 		}
