@@ -312,7 +312,7 @@ var mostNames = map[string]int{
 	"shadow":              9,
 	"shedder":             31,
 	"sim":                 56,
-	"stats":               75,
+	"stats":               55,
 }
 
 // A reader has to choose among all exported names of a package, so their number is a cost.

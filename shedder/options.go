@@ -54,10 +54,10 @@ type Options struct {
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
-	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.CPU] with its defaults. Give the same one to
+	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.NewCPU] with its defaults. Give the same one to
 	// several Shedders of a process. It cannot be tuned later.
 	CPU CPUSampler
-	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.SchedLatency] that looks
+	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.NewSchedLatency] that looks
 	// at the 90th percentile every 20 ms. It cannot be tuned later.
 	Sched SchedSampler
 	// Logger gets one line when overload begins and one when it ends. If Logger is nil, nothing is logged.
@@ -65,13 +65,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A CPUSampler says how much of its CPU the process uses: a [stats.CPU], or a stand-in. Sample is called often, from many
+// A CPUSampler says how much of its CPU the process uses: a [stats.NewCPU], or a stand-in. Sample is called often, from many
 // goroutines, and returns at once.
 type CPUSampler interface {
 	Sample(now time.Time) stats.CPUSample
 }
 
-// A SchedSampler says how long goroutines wait for a processor: a [stats.SchedLatency], or a stand-in. Sample is called
+// A SchedSampler says how long goroutines wait for a processor: a [stats.NewSchedLatency], or a stand-in. Sample is called
 // often, from many goroutines, and returns at once.
 type SchedSampler interface {
 	Sample(now time.Time) stats.SchedSample

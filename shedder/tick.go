@@ -95,7 +95,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 
 // readSensors fills r with what the sensors say.
 func (s *Shedder) readSensors(r *law.Reading, cpu *stats.CPUSample, sched *stats.SchedSample) {
-	r.Running, r.CPUKnown = 1, cpu.Known()
+	r.Running, r.CPUKnown = 1, known(cpu)
 	if r.CPUKnown {
 		r.CPU, r.Smoothed, r.CPUs = cpu.Usage, cpu.Smoothed, cpu.Limit
 		r.CPUFresh = !cpu.Time.Equal(s.seen.cpu)

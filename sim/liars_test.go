@@ -91,12 +91,12 @@ func liars() []liar {
 
 type (
 	lyingCPU struct {
-		real  *stats.CPU
+		real  *stats.Sensor[stats.CPUSample]
 		lie   func(stats.CPUSample) stats.CPUSample
 		since *time.Time
 	}
 	lyingSched struct {
-		real  *stats.SchedLatency
+		real  *stats.Sensor[stats.SchedSample]
 		lie   func(stats.SchedSample) stats.SchedSample
 		since *time.Time
 	}

@@ -22,7 +22,7 @@ func BenchmarkCPUSample(b *testing.B) {
 	b.Run("Ref", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = c.Ref(now)
+			_ = c.Sample(now)
 		}
 	})
 	b.Run("RefRealTime", func(b *testing.B) { // with a monotonic reading
@@ -31,14 +31,14 @@ func BenchmarkCPUSample(b *testing.B) {
 		c.Sample(now)
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = c.Ref(now)
+			_ = c.Sample(now)
 		}
 	})
 	b.Run("RefParallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				_ = c.Ref(now)
+				_ = c.Sample(now)
 			}
 		})
 	})
@@ -59,9 +59,9 @@ func BenchmarkCPURefresh(b *testing.B) {
 			for b.Loop() {
 				// 250 ms at a time, so that limits are read again every eighth time as they are in real life.
 				now = now.Add(beat)
-				c.Ref(now)
+				c.Sample(now)
 			}
-			require.NoError(b, c.Ref(now).Err)
+			require.NoError(b, c.Sample(now).Err)
 		})
 	}
 }
@@ -80,14 +80,14 @@ func BenchmarkSchedSample(b *testing.B) {
 	b.Run("Ref", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = s.Ref(now)
+			_ = s.Sample(now)
 		}
 	})
 	b.Run("Refresh", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			now = now.Add(schedBeat)
-			_ = s.Ref(now)
+			_ = s.Sample(now)
 		}
 	})
 }

@@ -95,9 +95,6 @@ func (o *HistogramOptions) validate() error {
 	return nil
 }
 
-// Span returns the length of time that quantiles look back on.
-func (h *Histogram) Span() time.Duration { return h.slots.span * time.Duration(h.buckets) }
-
 // Record counts the duration d at the instant now. A negative d counts as 0.
 func (h *Histogram) Record(now time.Time, d time.Duration) {
 	slot := h.at(now)
