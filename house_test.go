@@ -303,7 +303,7 @@ func exported(d ast.Decl) []string {
 var mostNames = map[string]int{
 	".":                   40,
 	"adaptive":            24,
-	"breaker":             71,
+	"breaker":             60,
 	"cluster":             118,
 	"limiter":             92,
 	"middleware/grpcgate": 27,

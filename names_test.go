@@ -70,7 +70,7 @@ var namers = map[string]func(name string) (namedPolicy, error){
 			o := b.Options()
 			o.Name = name
 			return b.Tune(o)
-		}}, b.SetMode(breaker.ForcedOpen)
+		}}, b.SetMode(time.Now(), breaker.ForcedOpen)
 	},
 	"throttle": func(name string) (namedPolicy, error) {
 		th, err := breaker.NewThrottle(&breaker.ThrottleOptions{Name: name, MinRequests: 1, MaxRefusal: 1, K: 1, ProbeEvery: breaker.Off})
@@ -84,16 +84,17 @@ var namers = map[string]func(name string) (namedPolicy, error){
 		}}, nil
 	},
 	"breakers": func(name string) (namedPolicy, error) {
-		r, err := breaker.NewRegistry(&breaker.RegistryOptions{Name: name})
+		r, err := breaker.NewKeyed(&breaker.KeyedOptions{Name: name})
 		if err != nil {
 			return namedPolicy{}, err
 		}
+		shared, _ := r.Lookup("")
 		return namedPolicy{r, func() any { return r.Stats() }, func(name string) error {
 				o := r.Options()
 				o.Name = name
 				return r.Tune(o)
 			}},
-			r.Shared().(*breaker.Breaker).SetMode(breaker.ForcedOpen)
+			shared.(*breaker.Breaker).SetMode(time.Now(), breaker.ForcedOpen)
 	},
 	"token bucket": limited(func(name string) limiter.Rule { return limiter.Bucket{Rate: perHour, Burst: 1, Name: name} }),
 	"fixed window": limited(func(name string) limiter.Rule { return limiter.FixedWindow{Limit: 1, Period: time.Hour, Name: name} }),
@@ -231,7 +232,7 @@ func TestStatsHaveOneShape(t *testing.T) {
 func TestEventsHaveNames(t *testing.T) {
 	var events []breaker.Event
 	b := spillway.Must(breaker.New(&breaker.Options{Name: "stock-db", OnEvent: func(e breaker.Event) { events = append(events, e) }}))
-	require.NoError(t, b.SetMode(breaker.ForcedOpen))
+	require.NoError(t, b.SetMode(time.Now(), breaker.ForcedOpen))
 	require.Len(t, events, 1)
 	require.Equal(t, "stock-db", events[0].Policy)
 }

@@ -39,8 +39,8 @@ func (w *callWindow) count(n *atomic.Int64, bit verdict, old uint32, v verdict) 
 	}
 }
 
-func (w *callWindow) sum() Counts {
-	c := Counts{Failures: w.failures.Load(), Slow: w.slow.Load()}
-	c.Successes = max(w.total.Load()-c.Failures, 0)
+func (w *callWindow) sum() counts {
+	c := counts{failures: w.failures.Load(), slow: w.slow.Load()}
+	c.successes = max(w.total.Load()-c.failures, 0)
 	return c
 }

@@ -209,6 +209,29 @@ func (m *machine) setMode(now instant, mode Mode) {
 	m.enter(Closed, now, ByHand)
 }
 
+// setState makes the state that an operator wants, from where outcomes decide again.
+func (m *machine) setState(o *Options, now instant, state State, d time.Duration) {
+	if state == Closed {
+		m.setMode(now, Auto)
+		return
+	}
+	m.mode = Auto
+	m.openings = m.openingsAt(o, now)
+	if state == Open {
+		if d == 0 {
+			d = m.openFor(o)
+		}
+		m.deadline = now.after(d)
+		told := len(m.changes)
+		m.enter(Open, now, ByHand)
+		for i := range m.changes[told:] {
+			m.changes[told+i].openFor = d
+		}
+		return
+	}
+	m.enter(HalfOpen, now, ByHand)
+}
+
 func (m *machine) restart(now instant) {
 	m.openings, m.hint, m.closedAt = 0, longAgo, now
 }

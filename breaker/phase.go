@@ -36,7 +36,7 @@ type phase struct {
 
 func (p *phase) sameGen(t spillway.Ticket) bool { return genOf(t) == p.gen }
 
-// foreign reports whether a ticket is of a generation that this Breaker never had: a Registry forgot the one that issued it.
+// foreign reports whether a ticket is of a generation that this Breaker never had: a Keyed forgot the one that issued it.
 func (p *phase) foreign(t spillway.Ticket) bool {
 	since := func(gen uint32) uint32 { return (gen + maxGen - p.first) % maxGen }
 	return since(genOf(t)) > since(p.gen)

@@ -70,15 +70,6 @@ const (
 	ByHand         = "by hand"
 )
 
-// The reasons of a [spillway.Rejection] by a [Breaker].
-const (
-	ReasonOpen       = "open"
-	ReasonProbing    = "half-open"
-	ReasonRamp       = "closing"
-	ReasonForcedOpen = "forced open"
-	ReasonZero       = "breaker is not made" // it is the zero value instead of what the constructor returns
-)
-
 // The places of the reasons in counts of refusals.
 const (
 	whyOpen = iota
@@ -88,7 +79,10 @@ const (
 	numWhys
 )
 
-var refusalReasons = [numWhys]string{whyOpen: ReasonOpen, whyProbing: ReasonProbing, whyRamp: ReasonRamp, whyForced: ReasonForcedOpen}
+var refusalReasons = [numWhys]string{whyOpen: "open", whyProbing: "half-open", whyRamp: "closing", whyForced: "forced-open"}
+
+// reasonZero is the reason of zero values, which no constructor has made.
+const reasonZero = "breaker is not made"
 
 // An Event describes one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
 type Event struct {

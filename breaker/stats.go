@@ -10,13 +10,8 @@ import (
 	"github.com/spillway-go/spillway/internal/name"
 )
 
-// Counts are outcomes in the window of a [Breaker].
-type Counts struct {
-	Successes int64 // quick or slow
-	Failures  int64 // quick or slow
-	Ignored   int64 // said nothing; always those of the last Window
-	Slow      int64 // successes and failures that took longer than SlowCall
-}
+// counts are outcomes in the window of a Breaker.
+type counts struct{ successes, failures, ignored, slow int64 }
 
 // Stats is a snapshot of what a [Breaker] believes. Counts are read one after the other while requests go on: each is
 // right, their sums may be off by the requests of that moment.
@@ -27,9 +22,12 @@ type Stats struct {
 	Since  time.Time // since when State is what it is; zero if ever since
 	Reason string    // why, such as ByFailureRate; "" if ever since
 
-	// Counts are the outcomes in the window. While open or half-open they are those that opened the Breaker, as far as
-	// the window has not moved on.
-	Counts      Counts
+	// The outcomes in the window. While open or half-open they are those that opened the Breaker, as far as the window has
+	// not moved on.
+	Successes   int64   // quick or slow
+	Failures    int64   // quick or slow
+	Ignored     int64   // said nothing; always those of the last Window
+	Slow        int64   // successes and failures that took longer than SlowCall
 	FailureRate float64 // Failures / (Successes + Failures), or 0 without any
 	SlowRate    float64 // (Slow + Hung) / (Successes + Failures + Hung), or 0 without any
 	Hung        int64   // calls under way for longer than SlowCall
@@ -46,7 +44,7 @@ type Stats struct {
 	Refused  int64 // calls refused: the sum of ByReason
 	ByReason []spillway.Refusal
 	Stale    int64 // outcomes from before a change of state
-	Vetoed   int64 // openings that a Registry did not allow
+	Vetoed   int64 // openings that a Keyed did not allow
 	Panics   int64 // of OnEvent
 }
 
@@ -54,14 +52,12 @@ type Stats struct {
 var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
 
 // State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.
-func (b *Breaker) State() State { return b.StateAt(time.Now()) }
-
-// StateAt is [Breaker.State] at a given time. It changes nothing. The zero Breaker is [Open].
-func (b *Breaker) StateAt(now time.Time) State {
+// It changes nothing. The zero Breaker is [Open].
+func (b *Breaker) State() State {
 	if b.phase.Load() == nil {
 		return Open
 	}
-	m := b.machineAt(now)
+	m := b.machineAt(time.Now())
 	return m.state
 }
 
@@ -89,14 +85,15 @@ func (b *Breaker) Stats() Stats { return b.StatsAt(time.Now()) }
 // StatsAt is [Breaker.Stats] at a given time. It changes nothing.
 func (b *Breaker) StatsAt(now time.Time) Stats {
 	if b.phase.Load() == nil {
-		return Stats{State: Open, Reason: ReasonZero}
+		return Stats{State: Open, Reason: reasonZero}
 	}
 	m, at := b.machineAt(now), b.instantAt(now)
 	o, p := b.opts.Load(), b.phase.Load()
+	c := b.counts(p, at)
 	s := Stats{
+		Successes: c.successes, Failures: c.failures, Ignored: c.ignored, Slow: c.slow,
 		Name:  o.Name,
 		State: m.state, Mode: m.mode, Since: b.base.at(m.since), Reason: m.reason,
-		Counts:      b.counts(p, at),
 		Consecutive: b.streak.Load(),
 		InFlight:    b.ring.allInFlight() + int64(len(m.leases)),
 		Probes:      len(m.leases),
@@ -118,9 +115,9 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 			s.Refused += n
 		}
 	}
-	total := s.Counts.Successes + s.Counts.Failures
-	s.FailureRate = share(s.Counts.Failures, total)
-	s.SlowRate = share(s.Counts.Slow+s.Hung, total+s.Hung)
+	total := s.Successes + s.Failures
+	s.FailureRate = share(s.Failures, total)
+	s.SlowRate = share(s.Slow+s.Hung, total+s.Hung)
 	return s
 }
 
@@ -131,46 +128,52 @@ func share(n, total int64) float64 {
 	return float64(n) / float64(total)
 }
 
-// SetMode makes a mode take effect now. Every change of mode begins with an empty window and nothing remembered, in the
-// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force
-// already changes nothing. SetMode returns an error if there is no such mode.
-func (b *Breaker) SetMode(mode Mode) error { return b.SetModeAt(time.Now(), mode) }
-
-// SetModeAt is [Breaker.SetMode] at a given time.
-func (b *Breaker) SetModeAt(now time.Time, mode Mode) error {
+// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in the
+// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force already
+// changes nothing. SetMode returns an error if there is no such mode.
+func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 	if mode >= numModes {
 		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
 	}
+	return b.byHand(now, func(m *machine, _ *Options, at instant) {
+		if m.mode != mode {
+			m.setMode(at, mode)
+		}
+	})
+}
+
+// SetState opens, half-opens or closes the Breaker at now, in mode [Auto]: from there outcomes decide again. Outcomes of calls
+// under way become stale.
+//
+//   - [Open]: no call goes through for d, up to a year, and then probes find out. If d is 0, it is the time that the Options
+//     ask for now. It does not lengthen later open times.
+//   - [HalfOpen]: the next calls are probes.
+//   - [Closed]: the Breaker is as good as new, with nothing counted or remembered.
+//
+// SetState returns an error if there is no such state, and if d is negative, longer than a year, or not 0 with another state
+// than Open.
+func (b *Breaker) SetState(now time.Time, state State, d time.Duration) error {
+	switch {
+	case state > Open:
+		return fmt.Errorf("breaker: SetState: state must be in 0..%d, got %d", Open, state)
+	case d < 0 || d > maxDuration || d != 0 && state != Open:
+		return fmt.Errorf("breaker: SetState: d must be 0, or for the state open at most a year, got %v for %v", d, state)
+	}
+	return b.byHand(now, func(m *machine, o *Options, at instant) { m.setState(o, at, state, d) })
+}
+
+// byHand lets an operator change the machine at now.
+func (b *Breaker) byHand(now time.Time, change func(*machine, *Options, instant)) error {
 	if b.phase.Load() == nil {
 		return errUnmade
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	if b.machine.mode != mode {
-		b.setMode(now, mode)
-	}
-	return nil
-}
-
-// Reset makes the Breaker as good as new: mode [Auto], closed, nothing counted or remembered, outcomes of calls under way
-// stale.
-func (b *Breaker) Reset() { b.ResetAt(time.Now()) }
-
-// ResetAt is [Breaker.Reset] at a given time.
-func (b *Breaker) ResetAt(now time.Time) {
-	if b.phase.Load() == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	b.setMode(now, Auto)
-}
-
-func (b *Breaker) setMode(now time.Time, mode Mode) {
-	at := b.base.instant(now)
-	b.machine.settle(b.opts.Load(), at)
-	b.machine.setMode(at, mode)
+	at, o := b.base.instant(now), b.opts.Load()
+	b.machine.settle(o, at)
+	change(&b.machine, o, at)
 	b.publish(at)
+	return nil
 }
 
 // Options returns the options in force, with every default filled in. Change them and pass them to [Breaker.Tune]. The zero

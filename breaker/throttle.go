@@ -12,8 +12,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// ReasonThrottled is the reason of every [spillway.Rejection] by a [Throttle].
-const ReasonThrottled = "throttled"
+// reasonThrottled is the reason of every refusal.
+const reasonThrottled = "throttled"
 
 // A Throttle is a [spillway.Policy] that refuses a request with probability
 //
@@ -62,7 +62,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()
 	}
-	t := &Throttle{rejection: spillway.Rejection{Policy: opts.Name, Reason: ReasonThrottled}}
+	t := &Throttle{rejection: spillway.Rejection{Policy: opts.Name, Reason: reasonThrottled}}
 	t.trail.init(instant(opts.Window)/instant(opts.Buckets), int64(opts.Buckets))
 	t.trail.chance.Store(opts.Seed)
 	t.opts.Store(&opts)
@@ -70,7 +70,8 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	return t, nil
 }
 
-// Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its RetryAfter is 0: the
+// Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its Reason is "throttled", and
+// its RetryAfter is 0: the
 // next request may be let through.
 func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	o := t.opts.Load()
@@ -268,7 +269,7 @@ func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
 		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
 	}
 	if s.Refused > 0 {
-		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: ReasonThrottled, Count: s.Refused}}
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: reasonThrottled, Count: s.Refused}}
 	}
 	if t.base.time.Load() == nil {
 		return s

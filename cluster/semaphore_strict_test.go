@@ -105,7 +105,7 @@ func TestSemaphoreRenewsWhateverCallersDo(t *testing.T) {
 	}
 	proxy.SetLatency(200 * time.Millisecond) // DefaultTimeout is 100 ms
 	pause(4 * time.Second)
-	require.NoError(t, s.conn.brk.SetMode(breaker.ForcedOpen))
+	require.NoError(t, s.conn.brk.SetMode(time.Now(), breaker.ForcedOpen))
 	pause(4 * time.Second)
 	require.Zero(t, s.Stats().Lost)
 	proxy.Heal()
