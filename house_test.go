@@ -311,7 +311,7 @@ var mostNames = map[string]int{
 	"policytest":          3,
 	"shadow":              9,
 	"shedder":             31,
-	"sim":                 56,
+	"sim":                 28,
 	"stats":               55,
 }
 

@@ -43,7 +43,7 @@ func snapshots(t *testing.T) map[string]any {
 		"GateStats":               gate.Stats(),
 		"shadow.Stats":            shadow.New(bucket).Stats()[0],
 		"adaptive.Stats":          spillway.Must(adaptive.New(nil)).Stats(),
-		"breaker.KeyedStats":   spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{New: newBreaker})).Stats(),
+		"breaker.KeyedStats":      spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{New: newBreaker})).Stats(),
 		"breaker.Stats":           spillway.Must(breaker.New(nil)).Stats(),
 		"breaker.ThrottleStats":   spillway.Must(breaker.NewThrottle(nil)).Stats(),
 		"httpgate.Stats":          handler.Stats(),
