@@ -89,12 +89,12 @@ func (p *Priority) UnmarshalText(text []byte) error {
 	}
 	base, ok := map[string]Priority{"sheddable": Sheddable, "normal": Normal, "critical": Critical}[name]
 	if !ok {
-		return fmt.Errorf("spillway: Priority: must be sheddable, normal or critical, with +n or -n behind it or not, got %q", text)
+		return fmt.Errorf("spillway: Priority: name must be sheddable, normal or critical, then nothing, +n or -n, got %q", text)
 	}
 	if rest != "" {
 		n, err := strconv.Atoi(rest)
 		if err != nil || (n > 0) != (base+Priority(n) > base) {
-			return fmt.Errorf("spillway: Priority: what follows %s must be a whole number, got %q", name, text)
+			return fmt.Errorf("spillway: Priority: offset after %s must be an integer in range, such as +2 or -1, got %q", name, text)
 		}
 		base += Priority(n)
 	}

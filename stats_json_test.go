@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -102,8 +103,15 @@ func TestEnumerationsAreText(t *testing.T) {
 		math.MaxInt, math.MinInt)
 
 	p := spillway.Critical
-	for _, wrong := range []string{"", "urgent", "normal+", "normal*2", "normal+x", "critical+9223372036854775807"} {
-		require.ErrorContains(t, p.UnmarshalText([]byte(wrong)), "spillway: Priority: ", wrong)
+	for wrong, says := range map[string]string{
+		"":                             "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"urgent":                       "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"normal*2":                     "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"normal+":                      "offset after normal must be an integer in range, such as +2 or -1",
+		"normal+x":                     "offset after normal must be an integer in range, such as +2 or -1",
+		"critical+9223372036854775807": "offset after critical must be an integer in range, such as +2 or -1",
+	} {
+		require.EqualError(t, p.UnmarshalText([]byte(wrong)), fmt.Sprintf("spillway: Priority: %s, got %q", says, wrong))
 	}
 	require.Equal(t, spillway.Critical, p, "an error changes nothing")
 	out, err := json.Marshal([]spillway.Outcome{spillway.Ignored, spillway.Success, spillway.Failure, spillway.Dropped, spillway.Refused})

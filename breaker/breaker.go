@@ -39,8 +39,8 @@ type Breaker struct {
 	mu      sync.Mutex // guards the rest; not taken while closed
 	machine machine
 	wouldAt instant // when MetricsOnly last reported
-	queue   []Event // to be told
-	telling bool    // by some goroutine
+	queue   []Event // not delivered yet
+	telling bool    // a goroutine is delivering
 	veto    vetoer  // of the Keyed; nil outside
 	charged bool    // the Keyed counts this Breaker as open
 }
@@ -175,7 +175,7 @@ func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 	}
 }
 
-// startOf returns the slot that a ticket tells: the one nearest to the newest with these lower bits.
+// startOf returns the slot in a ticket: the one nearest to the newest with these lower bits.
 func (b *Breaker) startOf(t spillway.Ticket) int64 {
 	newest := b.ring.newest.Load()
 	return newest + int64(int32(uint32(t)-uint32(newest)))

@@ -1,6 +1,6 @@
 package breaker
 
-// unlock releases b.mu and tells the listener what has happened since it was taken.
+// unlock releases b.mu and delivers the events since it was taken.
 func (b *Breaker) unlock() {
 	o := b.opts.Load()
 	listen := o.OnEvent
@@ -31,7 +31,7 @@ func (b *Breaker) unlock() {
 func (b *Breaker) tell(listen func(Event)) {
 	done := false
 	defer func() {
-		if !done { // the listener has ended its goroutine: the next one to come tells the rest
+		if !done { // the listener has ended its goroutine: the next caller delivers the rest
 			b.mu.Lock()
 			b.telling = false
 			b.mu.Unlock()

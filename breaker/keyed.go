@@ -209,7 +209,7 @@ func (r *Keyed) admitShared(ctx context.Context, req spillway.Request) (spillway
 	return t | sharedBit, err
 }
 
-// Done tells the policy that admitted req.
+// Done ends req at the policy that admitted it.
 func (r *Keyed) Done(req spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if r.shared == nil {
 		return

@@ -111,7 +111,7 @@ func (r *Keyed) mayOpen() bool {
 // closed gives a place back.
 func (r *Keyed) closed() { r.open.Add(-1) }
 
-// abandonedAfter is how many times MaxOpen a Breaker may wait for someone to probe before a Keyed may forget it.
+// abandonedAfter is how many times MaxOpen a Breaker may wait for a probe before a Keyed may forget it.
 const abandonedAfter = 10
 
 func (b *Breaker) idle(now time.Time) bool {
@@ -131,8 +131,8 @@ func (b *Breaker) idle(now time.Time) bool {
 
 func (b *Breaker) window() time.Duration { return b.opts.Load().Window }
 
-// join makes a Breaker that nobody has asked yet one of a Keyed, beginning with a generation that no Breaker had that was
-// forgotten: calls that outlived theirs must not end here.
+// join makes an unused Breaker a member of a Keyed. It begins with a generation that no forgotten Breaker had, because calls that
+// outlived theirs must not end here.
 func (b *Breaker) join(r *Keyed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

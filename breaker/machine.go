@@ -29,7 +29,7 @@ type machine struct {
 	failed    int
 
 	src     rand.PCG
-	changes []change // not yet told
+	changes []change // not delivered yet
 }
 
 // A lease is one probe under way.
@@ -197,7 +197,7 @@ func (m *machine) hear(o *Options, now instant, peace time.Duration) {
 	}
 }
 
-// setMode changes who decides. Leaving a mode, or reset, begins anew: closed, with nothing remembered.
+// setMode changes the mode. Leaving a mode, or reset, begins anew: closed, with nothing remembered.
 func (m *machine) setMode(now instant, mode Mode) {
 	m.mode = mode
 	m.restart(now)
@@ -236,7 +236,7 @@ func (m *machine) restart(now instant) {
 	m.openings, m.hint, m.closedAt = 0, longAgo, now
 }
 
-// enter makes to the state and, if it was another, remembers to tell.
+// enter makes to the state and, if it was another, records the change.
 func (m *machine) enter(to State, now instant, why string) {
 	if m.state != to {
 		m.changes = append(m.changes, change{at: now, from: m.state, to: to, reason: why})

@@ -25,7 +25,7 @@ type phase struct {
 	hangFrom int64       // the slot from which on calls may be found hanging
 	calls    *callWindow // nil if time decides
 
-	// hangDue is when to look for hanging calls again, and never if nobody wants to know.
+	// hangDue is when to look for hanging calls again; never if no rule needs them.
 	hangDue atomic.Int64
 	// shut is until when no call goes through, whatever happens.
 	shut atomic.Int64
@@ -63,7 +63,7 @@ func (b *Breaker) publish(now instant) *phase {
 	if m.gen == old.gen {
 		until := int64(b.shutUntil())
 		if old.shut.Swap(until) != until && m.state == Open {
-			old.refusal.Store(nil) // it tells the time before a server asked for more
+			old.refusal.Store(nil) // its RetryAfter is from before a server asked for more
 		}
 		return old
 	}
@@ -83,7 +83,7 @@ func (b *Breaker) publish(now instant) *phase {
 	return p
 }
 
-// newPhase returns a phase that shows the machine. b.mu is held, or nobody knows b yet.
+// newPhase returns a phase that shows the machine. b.mu is held, or New has not returned b yet.
 func (b *Breaker) newPhase(now instant) *phase { return b.newPhaseAfter(b.phase.Load(), now) }
 
 // newPhaseAfter is newPhase if old is the phase so far; nil if there was none.
@@ -196,7 +196,7 @@ func (b *Breaker) endRamp(old *phase) *phase {
 // renewEvery is how old the RetryAfter of a refusal may be.
 const renewEvery = instant(100 * time.Millisecond)
 
-// A refusal is a Rejection and until when it tells the truth.
+// A refusal is a Rejection and the time until which it is right.
 type refusal struct {
 	rejection spillway.Rejection
 	until     instant

@@ -12,7 +12,7 @@ import (
 // maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
 const maxStripes = 8
 
-// An instant is a time in ns since a policy's base, the first time it was told. It stays clear of the ends of its range,
+// An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its range,
 // so that sums of an instant and a duration of the options do not overflow.
 type instant int64
 

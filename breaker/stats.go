@@ -33,7 +33,7 @@ type Stats struct {
 	Hung        int64   // calls under way for longer than SlowCall
 	Consecutive int64   // failures in a row
 
-	InFlight int64 // calls let through and not ended, except probes that nobody waits for any more
+	InFlight int64 // calls let through and not ended, except probes whose lease has run out
 	Probes   int   // of these, probes
 
 	Share      float64   // of the calls that go through: 1 closed, 0 open or half-open, between in a ramp
@@ -48,7 +48,7 @@ type Stats struct {
 	Panics   int64 // of OnEvent
 }
 
-// errUnmade is the answer of the zero Breaker and the zero Throttle to those who tune them.
+// errUnmade is the error of Tune, SetMode and SetState on zero values.
 var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
 
 // State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.

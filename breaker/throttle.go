@@ -70,7 +70,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	return t, nil
 }
 
-// Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its Reason is "throttled", and
+// Admit refuses r with the probability stated at [Throttle], by a shared *[spillway.Rejection]. Its Reason is "throttled", and
 // its RetryAfter is 0: the
 // next request may be let through.
 func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
@@ -190,7 +190,7 @@ func (t *Throttle) succeeded(now instant, same bool) {
 // overloaded gives many in a row too, at the beginning of each of its own intervals.
 const recoverSpan = time.Second
 
-// recover forgets the past, if nobody else just did.
+// recover forgets the past, unless another goroutine just did.
 func (t *Throttle) recover() {
 	if !t.active.CompareAndSwap(true, false) {
 		return

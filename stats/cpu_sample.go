@@ -17,7 +17,7 @@ type CPUSample struct {
 	Level string
 	// Time is when Usage was measured. It moves only when there is a new Usage.
 	Time time.Time
-	// Span is the time that Usage covers: the interval, or longer if nobody asked in between.
+	// Span is the time that Usage covers: the interval, or longer if no caller asked in between.
 	Span time.Duration
 	// Throttled is how long threads were stopped within Span because a quota was used up, summed over all CPUs.
 	// ThrottledPeriods of Periods say in how many of the quota's periods that happened. They belong to the level in

@@ -9,7 +9,7 @@
 //		fmt.Println(b.Start, b.Count, time.Duration(b.Mean()))
 //	}
 //
-// A Counter adds up, a Window keeps the last seconds in buckets, an EWMA smooths, and a Histogram tells quantiles of
+// A Counter adds up, a Window keeps the last seconds in buckets, an EWMA smooths, and a Histogram estimates quantiles of
 // the last seconds. None of them reads a clock or starts a goroutine: the time comes as an argument, from any clock,
 // real or simulated. All may be used concurrently, and recording does not lock.
 //

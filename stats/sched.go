@@ -32,7 +32,7 @@ type SchedSample struct {
 	// close to the greatest. If Count is 0, no wait ended: the process was idle, or none of its goroutines was let on a
 	// processor.
 	Count uint64
-	// Time is when the waits were read, and Span the time they cover: the interval, or longer if nobody asked in between.
+	// Time is when the waits were read, and Span the time they cover: the interval, or longer if no caller asked in between.
 	Time time.Time
 	Span time.Duration
 	// Samples counts the readings that yielded a Value, Errors those that failed.
