@@ -305,7 +305,7 @@ var mostNames = map[string]int{
 	"adaptive":            24,
 	"breaker":             60,
 	"cluster":             118,
-	"limiter":             92,
+	"limiter":             91,
 	"middleware/grpcgate": 27,
 	"middleware/httpgate": 49,
 	"policytest":          3,

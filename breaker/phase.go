@@ -10,7 +10,6 @@ import (
 
 // A phase is what requests read of a [Breaker]: state, generation and deadline as one value, published as a whole.
 type phase struct {
-	name     string
 	state    State
 	mode     Mode
 	gen      uint32
@@ -32,6 +31,7 @@ type phase struct {
 	// asked counts the calls that came during the ramp.
 	asked   atomic.Int64
 	refusal atomic.Pointer[refusal]
+	name    string // of the Breaker
 }
 
 func (p *phase) sameGen(t spillway.Ticket) bool { return genOf(t) == p.gen }

@@ -23,7 +23,7 @@ type Member interface {
 // that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
 //
 // It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
-// with all other new ones. So a client that invents keys neither makes it grow nor makes it forget a key in use.
+// with all other new ones, and with requests without a key. So a client that invents keys neither makes it grow nor makes it forget a key in use.
 //
 // A Registry's Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
 // its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
@@ -130,6 +130,9 @@ func (g *Registry) Done(r spillway.Request, t spillway.Ticket, res spillway.Resu
 
 // use returns the policy of a key, which is not forgotten until leave is called, or the shared one.
 func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
+	if key == "" {
+		return g.shared, true
+	}
 	if m := g.enter(key); m != nil {
 		return m, false
 	}
@@ -197,18 +200,19 @@ func (g *Registry) leave(key string) {
 	}
 }
 
-// Lookup returns the policy of a key, if it has one of its own: to change its limit, to read its Stats, to call it directly. It
+// Lookup returns the policy of a key, if it has one of its own; for the empty key, the policy of requests without a key and of
+// keys that have none of their own. It is there to change its limit, to read its Stats, to call it directly. It
 // builds none. The Registry may forget the key, and then builds another policy for its next request.
 func (g *Registry) Lookup(key string) (Member, bool) {
 	if g.table == nil {
 		return nil, false
 	}
+	if key == "" {
+		return g.shared, true
+	}
 	m := g.member(key)
 	return m, m != nil
 }
-
-// Shared returns the policy of keys that have none of their own; nil in the zero Registry.
-func (g *Registry) Shared() Member { return g.shared }
 
 // Stats returns a snapshot. It may be called at any time.
 func (g *Registry) Stats() RegistryStats {

@@ -112,7 +112,7 @@ func TestRegistryWhenNewFails(t *testing.T) {
 	g.Done(spillway.Request{Key: "broken"}, ticket, spillway.Result{})
 	_, ok := g.Lookup("broken")
 	require.False(t, ok)
-	require.True(t, g.Shared().Idle(after(0)))
+	require.True(t, sharedOf(g).Idle(after(0)))
 	require.Equal(t, int64(0), g.Stats().Keys)
 }
 
@@ -133,7 +133,7 @@ func TestRegistryConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.True(t, g.Shared().Idle(time.Now()))
+	require.True(t, sharedOf(g).Idle(time.Now()))
 	require.LessOrEqual(t, g.Stats().Keys, int64(4))
 	for i := range g.table.shards {
 		for _, s := range g.table.shards[i].slots {
@@ -190,4 +190,20 @@ func TestRegistryCountsFactoriesThatFail(t *testing.T) {
 		k := newKeyed(t, newBucket(t, Per(1, time.Second), 1), 0)
 		require.ErrorContains(t, k.Tune(nothing), "rule must be of the same kind")
 	}
+}
+
+// sharedOf returns the policy of keys that have none of their own.
+func sharedOf(g *Registry) Member {
+	m, _ := g.Lookup("")
+	return m
+}
+
+func TestRegistryWithoutAKey(t *testing.T) {
+	g := newRegistry(t, 1)
+	ticket, err := g.Admit(t.Context(), spillway.Request{Arrived: after(0)})
+	require.NoError(t, err)
+	require.False(t, sharedOf(g).Idle(after(0)))
+	require.Equal(t, RegistryStats{Name: "limits", MaxKeys: 1}, g.Stats(), "no key, so none overflowed")
+	g.Done(spillway.Request{Arrived: after(0)}, ticket, spillway.Result{Outcome: spillway.Success})
+	require.True(t, sharedOf(g).Idle(after(0)))
 }
