@@ -377,7 +377,7 @@ func TestSemaphoreClose(t *testing.T) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the end of a goroutine is not an event to wait for
 	}
 	buf := make([]byte, 1<<20)
 	require.Fail(t, "goroutines are left", "%s", buf[:runtime.Stack(buf, true)])
