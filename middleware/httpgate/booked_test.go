@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -110,6 +111,8 @@ func TestProxyErrorAnswers(t *testing.T) {
 		{&http.MaxBytesError{Limit: 1}, http.StatusRequestEntityTooLarge},
 		{errors.Join(late.Err(), &http.MaxBytesError{Limit: 1}), http.StatusRequestEntityTooLarge},
 		{lateError{}, http.StatusGatewayTimeout},
+		{errors.New("http2: invalid Upgrade request header: [\"x\"]"), http.StatusBadRequest},
+		{errors.New("client tried to switch to invalid protocol \"\\xe9\""), http.StatusBadRequest},
 		{errFull, http.StatusServiceUnavailable},
 		{errOverQuota, http.StatusTooManyRequests},
 		{&url.Error{Op: "Get", Err: errOverQuota}, http.StatusTooManyRequests},
@@ -126,6 +129,68 @@ func TestProxyErrorAnswers(t *testing.T) {
 	got = nil
 	next(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), errFull)
 	require.NoError(t, got)
+}
+
+// A request that no proxy can pass on is its client's fault, also if the proxy has an answer of its own.
+func TestBookedIsARequestThatCannotBePassedOnAsIgnored(t *testing.T) {
+	answers := func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	for name, next := range map[string]func(http.ResponseWriter, *http.Request, error){"default": nil, "own answer": answers} {
+		for _, upgrade := range []string{"\xe9", "websocket"} {
+			proxy := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, ErrorHandler: httpgate.ProxyError(next)}
+			proxy.Transport = failing(errors.New("http2: invalid Upgrade request header"))
+			p := &gatetest.Recorder{}
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", upgrade)
+			middleware(t, nil, p).Handler(proxy).ServeHTTP(httptest.NewRecorder(), r)
+			require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "%s %q", name, upgrade)
+		}
+		proxy := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, ErrorHandler: httpgate.ProxyError(next), Transport: failing(errBroken)}
+		p := &gatetest.Recorder{}
+		serve(middleware(t, nil, p).Handler(proxy), "/")
+		require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes(), name)
+	}
+}
+
+// A proxy breaks off its answer if net/http has dropped the body that it was still passing on, since the client sent it late.
+func TestBookedIsAnAnswerBrokenOffForItsBodyAsIgnored(t *testing.T) {
+	for _, c := range []struct {
+		name, request string
+		flush         bool
+		read          error
+		want          spillway.Outcome
+	}{
+		{"dropped when the answer began", "Content-Length: 1\r\n\r\na", true, http.ErrBodyReadAfterClose, spillway.Ignored},
+		{"read in full", "Content-Length: 1\r\n\r\na", false, nil, spillway.Failure},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &gatetest.Recorder{}
+				conn := pipe(t, middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.flush {
+						w.(http.Flusher).Flush()
+					}
+					_, err := io.ReadAll(r.Body)
+					assert.Equal(t, c.read, err)
+					panic(http.ErrAbortHandler)
+				})))
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\n"+c.request)
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes())
+			})
+		})
+	}
+	p := &gatetest.Recorder{}
+	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = r.Body.Read(nil)
+		panic(http.ErrAbortHandler)
+	}))
+	require.Panics(t, func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(http.ErrBodyReadAfterClose)))
+	})
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes(), "the handler itself closed the body")
 }
 
 // lateError is a deadline that has passed.

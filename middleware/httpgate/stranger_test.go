@@ -3,12 +3,15 @@ package httpgate_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -374,4 +377,107 @@ func TestRequestWithABodyIsTheSameOutside(t *testing.T) {
 	httpgate.Handler(spillway.New(), nil)(plain).ServeHTTP(httptest.NewRecorder(), r)
 	require.Len(t, r.MultipartForm.File["f"], 1)
 	require.NoError(t, r.MultipartForm.RemoveAll())
+}
+
+// A client that says it speaks gRPC makes no names for latencies by its targets, so the routes of the others keep theirs.
+func TestStrangersMakeNoNamesForLatenciesByTheirTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /items/{id}", answer(http.StatusOK))
+		mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(300 * ms):
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		h := middleware(t, nil, p).Handler(mux)
+		for i := range 1100 { // more than there is room for
+			r := httptest.NewRequest(http.MethodPost, fmt.Sprint("/items/", i), nil)
+			r.Header.Set("Content-Type", "application/grpc")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for range 10 {
+			serve(h, "/slow")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 130*ms)
+		defer cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/slow", nil).WithContext(ctx))
+		require.Equal(t, spillway.Ignored, p.Outcomes()[len(p.Outcomes())-1])
+	})
+}
+
+// The time of a handler is latency, also while the answer is copied from a reader of its own, and after it has read a body.
+func TestLatencyIsTheTimeOfTheHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve func(w http.ResponseWriter, r *http.Request)
+		want  time.Duration
+	}{
+		"ReadFrom": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, struct{ io.Reader }{io.MultiReader(slowReader{20 * ms}, slowReader{30 * ms})})
+		}, 50 * ms},
+		"a body": {func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			time.Sleep(40 * ms)
+		}, 40 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &gatetest.Recorder{}
+				conn := pipe(t, middleware(t, nil, p).Handler(http.HandlerFunc(c.serve)))
+				_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
+				require.NoError(t, err)
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				time.Sleep(time.Second)
+				require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: c.want}}, p.Results())
+			})
+		})
+	}
+}
+
+// A reverse proxy may return while its Transport still reads the body: the end of that Read races with nothing.
+func TestReadThatOutlivesItsHandler(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		reading := make(chan struct{})
+		r := httptest.NewRequest(http.MethodPost, "/x", nil)
+		body := &lockedBody{r: r, reading: reading}
+		r.Body = body
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /{id}", func(_ http.ResponseWriter, r *http.Request) {
+			body.done.Go(func() { _, _ = io.Copy(io.Discard, r.Body) })
+			<-reading
+			if closes {
+				_ = r.Body.Close()
+			}
+		})
+		p := &gatetest.Recorder{}
+		middleware(t, nil, p).Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, "POST /{id}", r.Pattern)
+		require.Zero(t, p.InFlight())
+		body.done.Wait()
+	}
+}
+
+// lockedBody sets the trailer at its end, and has a Close that waits for a Read, as the body of net/http.
+type lockedBody struct {
+	mu      sync.Mutex
+	r       *http.Request
+	reading chan struct{}
+	done    sync.WaitGroup
+}
+
+func (b *lockedBody) Read([]byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.reading)
+	runtime.Gosched()
+	b.r.Trailer = http.Header{"X": {"y"}}
+	return 0, io.EOF
+}
+
+func (b *lockedBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return nil
 }
