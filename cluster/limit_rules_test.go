@@ -389,3 +389,18 @@ func TestRuleTellsWhatItIs(t *testing.T) {
 	require.Equal(t, int64(3), d.Limit())
 	require.Equal(t, int64(7), Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute)}).Limit())
 }
+
+// A share of a rate is as many tokens in as much time; if they cannot be divided, the same tokens in more time.
+func TestShareOfARate(t *testing.T) {
+	for _, c := range []struct {
+		tokens int
+		want   limiter.Rate
+	}{{6, limiter.Per(2, time.Second)}, {7, limiter.Per(7, 3*time.Second)}} {
+		got, err := Bucket(limiter.Bucket{Rate: limiter.Per(c.tokens, time.Second), Burst: 30}).local(3)
+		require.NoError(t, err)
+		bucket, ok := got.(limiter.Bucket)
+		require.True(t, ok)
+		require.Equal(t, c.want, bucket.Rate)
+		require.Equal(t, 10, bucket.Burst)
+	}
+}
