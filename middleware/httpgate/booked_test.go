@@ -198,3 +198,47 @@ type lateError struct{}
 
 func (lateError) Error() string        { return "late" }
 func (lateError) Is(target error) bool { return target.Error() == "context deadline exceeded" }
+
+// The header goes out with the first byte, however it is written, and its status is 200.
+func TestBookedIs200WithoutAWriteHeader(t *testing.T) {
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"nothing":     func(http.ResponseWriter) {},
+		"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) },
+		"WriteString": func(w http.ResponseWriter) { _, _ = w.(io.StringWriter).WriteString("x") },
+		"Flush":       func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+		"ReadFrom":    func(w http.ResponseWriter) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("x")) },
+		"ReadFrom, of which nothing arrived": func(w http.ResponseWriter) {
+			_, err := w.(io.ReaderFrom).ReadFrom(struct{ io.Reader }{strings.NewReader("x")})
+			assert.ErrorIs(t, err, errBroken)
+		},
+	} {
+		var status int
+		m := middleware(t, &httpgate.Options{Outcome: func(_ *http.Request, s int) spillway.Outcome {
+			status = s
+			return spillway.Success
+		}})
+		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			write(w)
+			w.WriteHeader(http.StatusBadGateway)
+		})).ServeHTTP(&brokenSink{ResponseRecorder: httptest.NewRecorder(), broken: strings.Contains(name, "arrived")}, httptest.NewRequest(http.MethodGet, "/", nil))
+		if name == "nothing" {
+			require.Equal(t, http.StatusBadGateway, status, name)
+			continue
+		}
+		require.Equal(t, http.StatusOK, status, name)
+	}
+}
+
+// brokenSink is a ResponseWriter that loses all that it reads, if it is broken.
+type brokenSink struct {
+	*httptest.ResponseRecorder
+	broken bool
+}
+
+func (s *brokenSink) ReadFrom(src io.Reader) (int64, error) {
+	n, err := io.Copy(s.ResponseRecorder, src)
+	if s.broken {
+		return 0, errBroken
+	}
+	return n, err
+}

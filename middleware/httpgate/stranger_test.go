@@ -481,3 +481,28 @@ func (b *lockedBody) Close() error {
 	defer b.mu.Unlock()
 	return nil
 }
+
+// By default a missed deadline counts if it left 100 ms, without the time that the client kept the handler waiting.
+func TestDeadlineCountsFromMinBudgetOn(t *testing.T) {
+	for _, c := range []struct {
+		within, stalls time.Duration
+		want           spillway.Outcome
+	}{
+		{99 * ms, 0, spillway.Ignored},
+		{100 * ms, 0, spillway.Dropped},
+		{200 * ms, 101 * ms, spillway.Ignored},
+		{200 * ms, 99 * ms, spillway.Dropped},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &gatetest.Recorder{}
+			h := middleware(t, nil, p).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.ReadAll(r.Body)
+				<-r.Context().Done()
+			}))
+			ctx, cancel := context.WithTimeout(t.Context(), c.within)
+			defer cancel()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", slowReader{c.stalls}).WithContext(ctx))
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "%v of %v", c.stalls, c.within)
+		})
+	}
+}
