@@ -306,14 +306,23 @@ func callOnce(ctx context.Context, rt http.RoundTripper, method, path, body stri
 	return fmt.Sprint(res.StatusCode, " ", string(got), " "), err
 }
 
+// readsAndFails is a RoundTripper that reads the body to its end, and then fails.
+var readsAndFails = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	return nil, errBroken
+})
+
 // What is the server's fault still counts, also with a body that is watched.
 func TestFailuresOfTheServerStillCount(t *testing.T) {
 	for name, prepare := range map[string]func(*http.Request){
-		"no body":   path("/page"),
-		"a body":    with(struct{ io.Reader }{strings.NewReader("abc")}, 3),
-		"in memory": with(strings.NewReader("abc"), 3),
+		"no body":           path("/page"),
+		"a body":            with(struct{ io.Reader }{strings.NewReader("abc")}, 3),
+		"of unknown length": with(struct{ io.Reader }{strings.NewReader("abc")}, 0),
+		"in memory":         with(strings.NewReader("abc"), 3),
 	} {
-		for _, base := range []http.RoundTripper{failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
+		for _, base := range []http.RoundTripper{readsAndFails, failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
 			p := &tripwire{}
 			badCall{name: name, prepare: prepare}.send(t, transport(t, base, nil, p))
 			_, against := p.seen()

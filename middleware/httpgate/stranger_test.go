@@ -482,6 +482,46 @@ func (b *lockedBody) Close() error {
 	return nil
 }
 
+// Latencies are learned per route of Options.Deadline, if there is one.
+func TestMinBudgetIsThatOfTheRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route: func(r *http.Request) string { return r.URL.Path },
+		}}, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(300 * ms):
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		for range 10 {
+			serve(h, "/known")
+		}
+		for path, want := range map[string]spillway.Outcome{"/known": spillway.Ignored, "/unknown": spillway.Dropped} {
+			ctx, cancel := context.WithTimeout(t.Context(), 130*ms)
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx))
+			cancel()
+			require.Equal(t, want, p.Outcomes()[len(p.Outcomes())-1], path)
+		}
+	})
+}
+
+// A deadline that passes while Options.Outcome runs is a missed one.
+func TestDeadlineThatPassesWhileTheOutcomeIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		h := middleware(t, &httpgate.Options{Outcome: func(r *http.Request, _ int) spillway.Outcome {
+			<-r.Context().Done()
+			return spillway.Failure
+		}}, p).Handler(answer(http.StatusOK))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
+		defer cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
+	})
+}
+
 // By default a missed deadline counts if it left 100 ms, without the time that the client kept the handler waiting.
 func TestDeadlineCountsFromMinBudgetOn(t *testing.T) {
 	for _, c := range []struct {
