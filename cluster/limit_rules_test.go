@@ -362,9 +362,13 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 		"Remember must be in 1..16777216, got -1":              func(o *LimitOptions) { o.Remember = -1 },
 		"Recheck must not be negative, got -1ns":               func(o *LimitOptions) { o.Recheck = -1 },
 		"Name must be printable ASCII without any of {}:, got": func(o *LimitOptions) { o.Name = "a:b" },
+		"Name must be printable ASCII without any of {}:, go":  func(o *LimitOptions) { o.Name = "\x7f" },
 		"Prefix must be printable ASCII without any of {}, go": func(o *LimitOptions) { o.Prefix = "{" },
-		"Timeout must be in 1ms..1m0s, got 1ns":                func(o *LimitOptions) { o.Timeout = 1 },
-		"Client must be set, got nil":                          func(o *LimitOptions) { o.Client = nil },
+		"Rules must be one rule without a calendar if Stored is set, got 2": func(o *LimitOptions) {
+			o.Stored, o.Rules = true, []Rule{perSecond(1, 1), perSecond(2, 2)}
+		},
+		"Timeout must be in 1ms..1m0s, got 1ns": func(o *LimitOptions) { o.Timeout = 1 },
+		"Client must be set, got nil":           func(o *LimitOptions) { o.Client = nil },
 	} {
 		o := good
 		change(&o)

@@ -235,6 +235,7 @@ func TestQuotaKeys(t *testing.T) {
 		require.ErrorIs(t, admit(few, key), spillway.ErrRejected)
 	}
 	require.EqualValues(t, 1, few.Stats().Keys)
+	require.EqualValues(t, 1, few.Stats().Nodes)
 	require.EqualValues(t, 10, few.Stats().Admitted)
 	require.EqualValues(t, 5, few.Stats().Refused)
 	whole := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(2, time.Hour), Whole: true, Name: "whole"})
@@ -265,6 +266,7 @@ func TestQuotaHeaders(t *testing.T) {
 	require.Equal(t, 500*time.Millisecond, left.Window)
 	require.LessOrEqual(t, left.Reset, left.Window)
 	left = q.Quota(time.Now(), spillway.Request{Key: "nobody"})
+	require.EqualValues(t, 50, left.Limit)
 	require.Equal(t, left.Limit, left.Remaining)
 	require.Zero(t, left.Reset)
 }
