@@ -75,6 +75,7 @@ func TestQuotaDefaults(t *testing.T) {
 func TestChunkSizes(t *testing.T) {
 	c := &chunk{size: 8, fetched: 1}
 	const term = 4 * time.Second
+	require.EqualValues(t, 4, (&chunk{size: 8}).next(1, 1, 100, term), "none was spent yet")
 	require.EqualValues(t, 16, c.next(int64(time.Second), 1, 100, term))
 	require.EqualValues(t, 8, c.next(int64(time.Second)+1, 1, 100, term))
 	require.EqualValues(t, 9, c.next(1, 9, 9, term), "not more than allowed")
@@ -121,12 +122,13 @@ func TestEndedConnectionsAreNotTheFaultOfRedis(t *testing.T) {
 
 // Calls that were never sent are not under way.
 func TestCallsThatWereNotSentAreNotUnderWay(t *testing.T) {
-	c := mustConn(t, connOptions{client: newClient(t, "127.0.0.1:1"), timeout: 100 * ms})
+	c := mustConn(t, connOptions{client: deadRedis(t), timeout: 5 * time.Second})
 	for range 3 {
 		_, err := c.run(t.Context(), incr(), []string{"n"}, 1)
-		require.Error(t, err)
+		requireReason(t, err, ReasonConn)
 	}
-	require.Eventually(t, func() bool { return c.underway.Load() == 0 }, 5*time.Second, ms)
+	require.Eventually(t, func() bool { return len(c.flights) == 0 }, 5*time.Second, ms)
+	require.Zero(t, c.underway.Load())
 }
 
 // Tokens that a Quota took without Redis come back when a later policy refuses.
