@@ -245,3 +245,19 @@ func TestConnRefusesWhatCannotBeRight(t *testing.T) {
 	}
 	require.NotErrorIs(t, errors.New("other"), ErrRedis)
 }
+
+// Redis is heard when it answers, also with an error, and not when the connection fails. A call that was not sent is not
+// held against a Redis that was heard since.
+func TestConnKnowsWhenRedisAnswered(t *testing.T) {
+	s := redistest.Start(t)
+	c := mustConn(t, connOptions{client: newClient(t, s.Addr())})
+	answers := func(script string) bool {
+		before := c.heard.Load()
+		_, _ = c.run(t.Context(), newScript(script), nil)
+		return c.heard.Load() > before
+	}
+	require.True(t, answers("return {1}"))
+	require.True(t, answers("return redis.call('NOSUCH')"))
+	s.Kill()
+	require.False(t, answers("return {1}"))
+}

@@ -303,3 +303,25 @@ func TestWaitWithoutRedis(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Equal(t, int64(1), l.Stats().AdmittedBy[FromRedis])
 }
+
+// No tokens need no Redis.
+func TestWaitForNothing(t *testing.T) {
+	l := newLimit(t, newClient(t, "127.0.0.1:1"), LimitOptions{Rules: []Rule{perSecond(1, 1)}, Timeout: 100 * ms})
+	require.NoError(t, l.Wait(t.Context(), "k", 0))
+	require.Error(t, l.Wait(t.Context(), "k", 1))
+}
+
+// A reply that no script of this version gives is an error, whatever its length.
+func TestReplyThatIsTooShort(t *testing.T) {
+	t.Parallel()
+	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{perSecond(1, 1)}})
+	for _, reply := range []string{"{}", "{1}", "{1, 2}", "{1, 2, 3}", "{1, 2, 3, 4}"} {
+		_, err := l.exchange(t.Context(), "k", 1, allTokens, 0, 0)
+		require.NoError(t, err)
+		short := *l.taking
+		l.taking = newScript("return " + reply)
+		_, err = l.exchange(t.Context(), "k", 1, allTokens, 0, 0)
+		requireReason(t, err, ReasonScript)
+		l.taking = &short
+	}
+}

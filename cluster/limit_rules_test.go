@@ -362,9 +362,13 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 		"Remember must be in 1..16777216, got -1":              func(o *LimitOptions) { o.Remember = -1 },
 		"Recheck must not be negative, got -1ns":               func(o *LimitOptions) { o.Recheck = -1 },
 		"Name must be printable ASCII without any of {}:, got": func(o *LimitOptions) { o.Name = "a:b" },
+		"Name must be printable ASCII without any of {}:, go":  func(o *LimitOptions) { o.Name = "\x7f" },
 		"Prefix must be printable ASCII without any of {}, go": func(o *LimitOptions) { o.Prefix = "{" },
-		"Timeout must be in 1ms..1m0s, got 1ns":                func(o *LimitOptions) { o.Timeout = 1 },
-		"Client must be set, got nil":                          func(o *LimitOptions) { o.Client = nil },
+		"Rules must be one rule without a calendar if Stored is set, got 2": func(o *LimitOptions) {
+			o.Stored, o.Rules = true, []Rule{perSecond(1, 1), perSecond(2, 2)}
+		},
+		"Timeout must be in 1ms..1m0s, got 1ns": func(o *LimitOptions) { o.Timeout = 1 },
+		"Client must be set, got nil":           func(o *LimitOptions) { o.Client = nil },
 	} {
 		o := good
 		change(&o)
@@ -388,4 +392,19 @@ func TestRuleTellsWhatItIs(t *testing.T) {
 	require.Equal(t, "daily", d.Name())
 	require.Equal(t, int64(3), d.Limit())
 	require.Equal(t, int64(7), Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute)}).Limit())
+}
+
+// A share of a rate is as many tokens in as much time; if they cannot be divided, the same tokens in more time.
+func TestShareOfARate(t *testing.T) {
+	for _, c := range []struct {
+		tokens int
+		want   limiter.Rate
+	}{{6, limiter.Per(2, time.Second)}, {7, limiter.Per(7, 3*time.Second)}} {
+		got, err := Bucket(limiter.Bucket{Rate: limiter.Per(c.tokens, time.Second), Burst: 30}).local(3)
+		require.NoError(t, err)
+		bucket, ok := got.(limiter.Bucket)
+		require.True(t, ok)
+		require.Equal(t, c.want, bucket.Rate)
+		require.Equal(t, 10, bucket.Burst)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster/internal/lease"
 	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
@@ -54,6 +55,7 @@ func TestQuotaOptions(t *testing.T) {
 		"cluster: Quota: Rate.Per must be positive, got 0s":                                func(o *QuotaOptions) { o.Rate.Per = 0 },
 		"cluster: Quota: Burst must be in 1..2^52/1000, got -1":                            func(o *QuotaOptions) { o.Burst = -1 },
 		"cluster: Quota: Weight must be in 1e-6..1e6, got NaN":                             func(o *QuotaOptions) { o.Weight = math.NaN() },
+		"cluster: Quota: Weight must be in 1e-6..1e6, got 2e+06":                           func(o *QuotaOptions) { o.Weight = 2e6 },
 		"cluster: Quota: Weight must be in 1e-6..1e6, got -1":                              func(o *QuotaOptions) { o.Weight = -1 },
 		"cluster: Quota: Interval must be in 50ms..1m0s, got 1ms":                          func(o *QuotaOptions) { o.Interval = time.Millisecond },
 		"cluster: Quota: Term must be in 3 intervals..1h, got 100ms":                       func(o *QuotaOptions) { o.Term = 100 * time.Millisecond },
@@ -233,6 +235,9 @@ func TestQuotaKeys(t *testing.T) {
 		require.ErrorIs(t, admit(few, key), spillway.ErrRejected)
 	}
 	require.EqualValues(t, 1, few.Stats().Keys)
+	require.EqualValues(t, 1, few.Stats().Nodes)
+	require.EqualValues(t, 10, few.Stats().Admitted)
+	require.EqualValues(t, 5, few.Stats().Refused)
 	whole := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(2, time.Hour), Whole: true, Name: "whole"})
 	require.NoError(t, admit(whole, "a"))
 	require.NoError(t, admit(whole, "b"))
@@ -261,6 +266,7 @@ func TestQuotaHeaders(t *testing.T) {
 	require.Equal(t, 500*time.Millisecond, left.Window)
 	require.LessOrEqual(t, left.Reset, left.Window)
 	left = q.Quota(time.Now(), spillway.Request{Key: "nobody"})
+	require.EqualValues(t, 50, left.Limit)
 	require.Equal(t, left.Limit, left.Remaining)
 	require.Zero(t, left.Reset)
 }
@@ -334,4 +340,35 @@ func TestQuotaOnCluster(t *testing.T) {
 		require.Equal(t, slot(k.names[0]), slot(k.names[1]))
 	}
 	require.Less(t, q.Stats().Failures, q.Stats().Syncs/2+1, "some, on a machine that is busy")
+}
+
+// A key gets a lease when it is asked for enough tokens in an interval, or asked so fast that it will be; also for fewer if
+// it ran dry. It gets none if the share of one process is too small.
+func TestQuotaPromotes(t *testing.T) {
+	const enough = worthwhile
+	for name, c := range map[string]struct {
+		limit       float64 // tokens per interval
+		nodes       int64
+		asked, rate float64
+		dry, want   bool
+	}{
+		"enough":                  {limit: enough, asked: enough, want: true},
+		"too few":                 {limit: enough, asked: enough - 1},
+		"few, but fast":           {limit: enough, asked: 1, rate: 10 * enough, want: true},
+		"few, and not so fast":    {limit: enough, asked: 1, rate: 10*enough - 1},
+		"few, after it ran dry":   {limit: enough, asked: 1, dry: true, want: true},
+		"none, after it ran dry":  {limit: enough, dry: true},
+		"limit too small":         {limit: enough - 1, asked: enough, want: false},
+		"share too small":         {limit: 2*enough - 1, nodes: 2, asked: enough},
+		"a share that is enough":  {limit: 2 * enough, nodes: 2, asked: enough, want: true},
+		"nodes are not yet known": {limit: enough, nodes: 0, asked: enough, want: true},
+	} {
+		q := &Quota{}
+		q.nodes.Store(c.nodes)
+		set := &quotaLimit{cfg: lease.Config{Rate: 10 * c.limit, Interval: 100 * time.Millisecond}}
+		k := &quotaKey{set: set, rate: c.rate}
+		k.dry.Store(c.dry)
+		require.Equal(t, c.want, (&leaseLoop{q: q}).promotes(k, c.asked), name)
+		require.False(t, k.dry.Load(), name)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -377,7 +378,7 @@ func TestSemaphoreClose(t *testing.T) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the end of a goroutine is not an event to wait for
 	}
 	buf := make([]byte, 1<<20)
 	require.Fail(t, "goroutines are left", "%s", buf[:runtime.Stack(buf, true)])
@@ -392,4 +393,37 @@ func TestSemaphoreScriptsAgainstModel(t *testing.T) {
 			runModel(t, client, rand.New(rand.NewPCG(seed, 1)), fmt.Sprint("model", seed))
 		})
 	}
+}
+
+// Only the first in the queue asks again when a lease ends: the others wait for their turn.
+func TestOnlyTheFirstWaitsForTheEndOfALease(t *testing.T) {
+	for place, want := range map[int64]time.Duration{1: 11 * ms, 2: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := semWait{s: &Semaphore{poll: time.Second, stop: make(chan struct{})}, poll: time.Second}
+			begin := time.Now()
+			require.NoError(t, w.sleep(t.Context(), semAnswer{left: 10 * ms, place: place}))
+			require.InDelta(t, want, time.Since(begin), float64(want/10))
+		})
+	}
+}
+
+// When messages stop, waiting calls ask at once: what they were waiting for may have been missed.
+func TestWaitersAskWhenMessagesStop(t *testing.T) {
+	t.Parallel()
+	client := server(t)
+	s := semaphoreAt(t, client.Options().Addr, SemaphoreOptions{Limit: 1, Poll: 10 * time.Second, TTL: 5 * time.Minute})
+	woken := s.enqueue("token")
+	defer s.dequeue("token")
+	s.listen()
+	receives := func() bool {
+		select {
+		case <-woken:
+			return true
+		case <-time.After(5 * time.Second):
+			return false
+		}
+	}
+	require.True(t, receives(), "subscribed")
+	require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	require.True(t, receives(), "before it has subscribed again")
 }
