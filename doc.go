@@ -1,4 +1,4 @@
-// Package spillway keeps a service's useful work at its capacity when more arrives than it can carry.
+// Package spillway keeps a service working at full capacity when it gets more requests than it can serve.
 //
 //	gate := spillway.New(limit, shed) // asks in order: cheap and easy to give back first
 //	permit, err := gate.Enter(ctx, spillway.Request{Key: tenant})
@@ -9,17 +9,17 @@
 //	serve()
 //	permit.Done(spillway.Success)
 //
-// A [Policy] decides about one request and learns from how it went: the adaptive shedder, the breakers and the limits of
-// this module are policies, and so is anything of yours that passes policytest. A [Gate] asks up to eight of them in
-// order. If one refuses, those before it get back what they gave, and [Gate.Enter] returns the refusal, a shared
+// A [Policy] decides about one request and learns from how it went: the adaptive shedder, the breakers and the limits
+// of this module are policies, and so is any type of yours that passes policytest. A [Gate] asks up to eight of them in
+// order. If one refuses, the Gate gives back to the policies before it, and [Gate.Enter] returns the refusal, a shared
 // *[Rejection]. If all admit, the caller holds a [Permit] and owes it one [Permit.Done].
 //
 // Most services do not call Enter themselves: middleware/httpgate wraps a net/http handler.
 //
 // # Order
 //
-// Put what is cheap to ask and easy to give back first, and the shedder outside the breaker: rate limit, concurrency,
-// shedder, breaker. A breaker outside the shedder would count local refusals as failures of the service.
+// Put policies that are cheap to ask and easy to give back first, and the shedder outside the breaker: rate limit,
+// concurrency, shedder, breaker. A breaker outside the shedder would count local refusals as failures of the service.
 //
 // # Time
 //

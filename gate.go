@@ -46,12 +46,12 @@ func New(policies ...Policy) *Gate {
 }
 
 // Enter asks every policy whether r may run. If all admit it, the caller owes the Permit one [Permit.Done]. Otherwise
-// nothing is owed and the error is the *[Rejection] of the policy that refused, which matches [ErrRejected], or
-// ctx.Err() if ctx had ended or ended while r waited in a policy that queues; the Permit is then zero, and its Done does
+// there is no Permit to end, and the error is the *[Rejection] of the policy that refused, which matches [ErrRejected],
+// or ctx.Err() if ctx had ended before, or ended while r waited in a queue. The Permit is then zero, and its Done does
 // nothing.
 //
-// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits. If a policy panics, Enter gives back what the
-// policies before it admitted, and the panic goes on.
+// If r.Arrived is zero, Enter reads the clock. Enter does not allocate unless r waits. If a policy panics, Enter gives
+// back to the policies before it, and the panic continues.
 func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 	if err = ctx.Err(); err != nil {
 		g.counts.cell().cancelled.Add(1)
@@ -80,7 +80,7 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 
 // enterRest asks all policies but the first, which has admitted r.
 func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
-	admitted := 1 // written for the deferred function alone, so that the loop keeps its variable in a register
+	admitted := 1 // only the deferred function reads it, so the loop keeps its own variable in a register
 	defer func() {
 		if admitted > 0 { // the next one panicked or ended the goroutine
 			g.giveBack(p, admitted)
@@ -107,7 +107,8 @@ func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
 	return nil
 }
 
-// anchorLife is how long a reading of the wall clock serves. A step of the wall clock shows in Request.Arrived after it.
+// anchorLife is how long a reading of the wall clock is used. A step of the wall clock shows in Request.Arrived after
+// this time.
 const anchorLife = time.Second
 
 // now returns the time, at 60 % of the cost of time.Now: it reads the wall clock only once per anchorLife.
@@ -143,11 +144,12 @@ func (g *Gate) giveBack(p *Permit, n int) {
 }
 
 // Peek reports whether r would be refused now, and takes no permit. It returns nil if every policy would admit r, and
-// otherwise the error that [Gate.Enter] would return. It is for adapters that can refuse early and cheaply, before they read
-// a request and call Enter. The Gate counts a refusal by Peek. A nil is not counted, and Enter may still refuse r.
+// otherwise the error that [Gate.Enter] would return. It is for adapters that can refuse early and cheaply, before they
+// read a request and call Enter. The Gate counts a refusal by Peek. It does not count a nil, and Enter may still refuse
+// r.
 //
-// Peek calls Admit of each policy and gives back at once, so the policies decide twice about a request that Peek lets
-// through. Policies that refuse at random refuse more of them, and counters of a single policy count them twice. Peek
+// Peek calls Admit of each policy and gives back at once. So the policies decide twice about a request that passes
+// Peek. Policies that refuse at random refuse more of them, and counters of a single policy count them twice. Peek
 // skips the first policy that queues and those behind it, and so never blocks. It does not allocate.
 func (g *Gate) Peek(ctx context.Context, r Request) error {
 	if err := ctx.Err(); err != nil {
@@ -174,16 +176,16 @@ func (g *Gate) Peek(ctx context.Context, r Request) error {
 	return nil
 }
 
-// minBudget is the least time that a call of [Do] must have had for a missed deadline to count, until the latency of its key
-// is known.
+// minBudget is the shortest time budget of a [Do] call whose missed deadline counts, until the latency of its key is
+// known.
 const minBudget = 100 * time.Millisecond
 
 // Do runs fn if gate admits r, and returns fn's error, or the error of [Gate.Enter] if it was refused. The outcome is
 //
 //   - Success if fn returns nil,
 //   - Ignored if ctx was cancelled, or if fn returns a refusal (a local rejection is not a failure),
-//   - Ignored if the deadline of ctx has passed and left fn less time than 99 of 100 successful calls of the same key take,
-//     or than 100 ms while fewer than 10 are known, so that callers in a hurry do not trip a breaker,
+//   - Ignored if the deadline of ctx has passed, and it gave fn less time than 99 % of successful calls of the key take
+//     (100 ms while fewer than 10 are known), so that very short deadlines do not trip a breaker,
 //   - Dropped if the deadline of ctx has passed, or fn's error wraps context.DeadlineExceeded,
 //   - Failure for any other error, and for a panic, which passes through untouched.
 func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) error) error {
@@ -215,7 +217,7 @@ func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) err
 	return err
 }
 
-// chance returns what is known of how long the calls of Do take.
+// chance returns the known latencies of the calls of Do.
 func (g *Gate) chance() *deadline.Chance {
 	if c := g.chances.Load(); c != nil {
 		return c
@@ -236,7 +238,7 @@ func outcomeOf(ctx context.Context, err error) Outcome {
 	return Failure
 }
 
-// Must returns v, or panics if err is not nil. It is for variables and mains:
+// Must returns v, or panics if err is not nil. Use it for package variables and in main:
 //
 //	gate := spillway.New(spillway.Must(shedder.New(nil)))
 func Must[T any](v T, err error) T {

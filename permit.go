@@ -7,7 +7,7 @@ import (
 
 // A Permit is the right to run one request, given by [Gate.Enter]. Its holder owes it one [Permit.Done] or
 // [Permit.DoneAt]. A Permit is a value to be kept in one variable: a copy is another permit for the same request, and
-// only one of them may be ended. The zero Permit is of no request; ending it does nothing.
+// only one of them may be ended. The zero Permit belongs to no request, and ending it does nothing.
 type Permit struct {
 	gate    *Gate
 	cell    *gateCell // where the gate counts it
@@ -31,9 +31,10 @@ func (p *Permit) Done(o Outcome) {
 	p.end(o, time.Since(p.req.Arrived), 0)
 }
 
-// DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. If now is zero,
-// DoneAt reads the clock; a time before the arrival counts as the arrival. RetryAfter is how long the answer asked the
-// client to wait, such as by the Retry-After of a 503; 0, or a negative value, if it did not.
+// DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. If now is
+// zero, DoneAt reads the clock; a time before the arrival counts as the arrival. RetryAfter is how long the answer
+// asked the client to wait, for example in the Retry-After header of a 503. It is 0 or negative if the answer did not
+// ask.
 func (p *Permit) DoneAt(now time.Time, o Outcome, retryAfter time.Duration) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
@@ -63,7 +64,7 @@ func (p *Permit) end(o Outcome, latency, retryAfter time.Duration) {
 
 // report ends the request at the first n policies, in reverse order, even if one of them panics.
 func (p *Permit) report(n int, res Result) {
-	left := n // written for the deferred function alone, so that the loop keeps its variable in a register
+	left := n // only the deferred function reads it, so the loop keeps its own variable in a register
 	defer func() {
 		if left > 0 {
 			p.report(left, res)

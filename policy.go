@@ -13,18 +13,20 @@ import (
 // A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
 // directly: they put it behind a [Gate]. Methods may be called concurrently.
 //
-// A Policy that may block in Admit, until there is room or ctx ends, has a further method, Queues(), which does nothing. It makes
-// a [Gate] read the clock again behind the Policy, so that the wait does not count as latency for the policies behind it.
+// A Policy that may block in Admit, until there is room or ctx ends, has a further method, Queues(), which does
+// nothing. The method makes a [Gate] read the clock again after the Policy, so that the wait does not count as latency
+// for the policies behind it.
 //
 // Package policytest checks the whole contract.
 type Policy interface {
-	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r and
-	// Ticket. Any other error refuses r, changes nothing and owes no Done: it is a *[Rejection], or ctx.Err() from a
-	// Policy that queues. The time of the decision is r.Arrived, which is never zero here. Admit does not allocate, and
-	// does not block unless its Policy is documented to queue. Neither Admit nor Done panics: the caller of the Gate would.
+	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r
+	// and Ticket. Any other error refuses r, changes nothing and requires no Done. The error is a *[Rejection], or
+	// ctx.Err() from a Policy that queues. The time of the decision is r.Arrived, which is never zero here. Admit does
+	// not allocate, and does not block unless its Policy is documented to queue. Admit and Done must not panic, because
+	// the panic would reach the caller of the Gate.
 	Admit(ctx context.Context, r Request) (Ticket, error)
 	// Done ends the request that Admit admitted as t, at the time r.Arrived plus res.Latency. Outcome [Refused] means
-	// that a later Policy turned r away, so that r never ran: give back what Admit took and learn nothing.
+	// that a later Policy refused r, so r never ran: give back what Admit took and learn nothing.
 	Done(r Request, t Ticket, res Result)
 }
 
@@ -32,8 +34,8 @@ type Policy interface {
 type queuer interface{ Queues() }
 
 // A Ticket is one word that a [Policy] keeps between Admit and Done, such as the generation of a breaker. Only the
-// Policy that issued it knows its meaning. The greatest value, all bits set, belongs to wrappers such as package shadow: a
-// Policy does not issue it.
+// Policy that issued it knows its meaning. The greatest value, with all bits set, is reserved for wrappers such as
+// package shadow. A Policy must not issue it.
 type Ticket uint64
 
 // A Request describes a request to a [Policy]. The zero Request is valid.
@@ -42,15 +44,17 @@ type Request struct {
 	Key string
 	// Priority decides which requests go first when there is not room for all.
 	Priority Priority
-	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost makes no room.
+	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost frees no
+	// tokens.
 	Cost int
-	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
-	// then follows a step of the system's within a second. If the caller sets it, waits in a policy that queues count as latency.
+	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; a step of the
+	// system's wall clock shows in it within a second. If the caller sets Arrived, waits in a queueing policy count as
+	// latency.
 	Arrived time.Time
 }
 
-// A Priority says which requests go first when there is not room for all: the higher, the later it is refused. Any int
-// is a valid Priority; the names leave room between them, as the levels of log/slog do.
+// A Priority says which requests go first when there is not room for all. Requests with a high Priority are refused
+// last. Any int is a valid Priority. The named values leave gaps, like the levels of log/slog.
 type Priority int
 
 // The named priorities. Normal is zero, so that an unknown request is neither first nor last.
@@ -102,38 +106,39 @@ func (p *Priority) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A Result says how an admitted request went.
+// A Result says how an admitted request ended.
 type Result struct {
 	Outcome Outcome
 	// Latency is the time from Request.Arrived to Done, never negative. It does not include waits in a queueing policy in front of
 	// the policy, because the request reaches the policy after them.
 	Latency time.Duration
-	// RetryAfter is how long downstream asked clients to wait, such as by the Retry-After of a 503; 0 if it did not.
+	// RetryAfter is how long the downstream service asked clients to wait, for example in the Retry-After header of a
+	// 503. It is 0 if the service did not ask.
 	RetryAfter time.Duration
 }
 
-// A Quota is what a limit has left for one client. The RateLimit header fields of package httpgate are made of it.
+// A Quota is what a limit has left for one client. Package httpgate builds the RateLimit header fields from it.
 type Quota struct {
 	// Name is the name of the limit, in printable ASCII. If Name is empty, there is no limit to report.
 	Name string
-	// Limit is the most that the limit gives in one Window, and Remaining is what is left of it now.
+	// Limit is the greatest number of tokens in one Window, and Remaining is the number left now.
 	Limit, Remaining int64
-	// Window is the time that Limit is for. If Window is not positive, the limit has no window.
+	// Window is the time to which Limit applies. If Window is not positive, the limit has no window.
 	Window time.Duration
-	// Reset is how long until there is more. A Reset of 34 years or more means never.
+	// Reset is the time until more tokens are available. A Reset of 34 years or more means never.
 	Reset time.Duration
 }
 
-// An Outcome classes how a request went. Only a [Success] may teach a policy what the service can do.
+// An Outcome says how a request ended. Only a [Success] may teach a policy what the service can do.
 type Outcome uint8
 
 // The outcomes. The zero Outcome says nothing about the service.
 const (
-	Ignored Outcome = iota // says nothing, such as a request that its client gave up
-	Success                // answered well, which includes an error that is the caller's own
+	Ignored Outcome = iota // says nothing, for example because the client gave up
+	Success                // answered well, which includes errors caused by the caller
 	Failure                // answered badly: an error, a panic
-	Dropped                // met overload further on: a timeout, a 429 or 503 from downstream
-	Refused                // never ran: a later policy turned it away; only a Gate reports it
+	Dropped                // met overload downstream: a timeout, a 429 or a 503
+	Refused                // never ran, because a later policy refused it; only a Gate reports it
 )
 
 const outcomeKind = "spillway: Outcome"

@@ -12,8 +12,8 @@ var ErrRejected = errors.New("spillway: rejected")
 // A Rejection is the error of a [Policy] that refuses a request. It is shared between requests and never modified: a Policy
 // makes it beforehand, and publishes a new one when its fields change.
 type Rejection struct {
-	// Policy is the name of the policy that refused: the Name that its options or its rule gave it, or by default its kind, such
-	// as "shedder".
+	// Policy is the name of the policy that refused. It is the Name from its options or rule, or by default its kind,
+	// such as "shedder".
 	Policy string
 	// Reason is a constant such as "limit reached", fit for a metric label.
 	Reason string
@@ -23,7 +23,8 @@ type Rejection struct {
 	OverQuota bool
 }
 
-// RejectionOf returns the *[Rejection] that err is or wraps, or nil if there is none. It does not allocate if err is one.
+// RejectionOf returns err as a *[Rejection], or the one that err wraps, or nil if there is none. It does not allocate
+// if err itself is a Rejection.
 func RejectionOf(err error) *Rejection {
 	if rej, ok := err.(*Rejection); ok { //nolint:errorlint // the common case: errors.As would allocate
 		return rej

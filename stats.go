@@ -7,8 +7,8 @@ import (
 	"github.com/spillway-go/spillway/internal/tally"
 )
 
-// GateStats is a snapshot of what a [Gate] has done since it was made. The figures are read one after the other while
-// requests go on: each is right, their sums may be off by the requests of that moment.
+// GateStats is a snapshot of what a [Gate] has done since it was made. The counts are read one after the other while
+// requests go on. Each count is right, but sums of counts may be off by the requests that run at that moment.
 type GateStats struct {
 	Admitted  int64 // admitted by every policy
 	InFlight  int64 // admitted and not ended yet
@@ -58,7 +58,8 @@ func (g *Gate) Stats() GateStats {
 	return s
 }
 
-// gateCounts are striped as a [stats.Counter] is, with all counts of a stripe in one place: a request touches them twice.
+// gateCounts are striped like a [stats.Counter]. All counts of a stripe lie together, because each request changes two
+// of them.
 type gateCounts struct {
 	cells    atomic.Pointer[[]gateCell] // nil until the first count
 	refusals tally.Tally

@@ -2,20 +2,20 @@ package adaptive
 
 import "time"
 
-// A Sample is what one request teaches an [Estimator].
+// A Sample is the data that an [Estimator] gets about one request.
 type Sample struct {
 	Latency  time.Duration // from its admission to its end
 	InFlight int           // requests in flight when it was admitted, itself included
-	Dropped  bool          // it met overload further on; its Latency says nothing about a healthy request
+	Dropped  bool          // it met overload downstream; its Latency says nothing about a healthy request
 	// Ceiling is the longest latency that may count as healthy, whatever the samples say. If Ceiling is 0, there is none.
 	Ceiling time.Duration
 }
 
-// An Estimator learns how many requests may be in flight: [Gradient2], [Vegas], [AIMD], or your own. An Estimator belongs
-// to one [Limit], which calls it for one sample at a time.
+// An Estimator learns how many requests may be in flight. Use [Gradient2], [Vegas], [AIMD], or your own. An Estimator
+// belongs to one [Limit], which calls it for one sample at a time.
 type Estimator interface {
-	// Step returns the limit after one more sample, given the limit before it. The Limit brings the result into its
-	// bounds; a result that is not a number leaves the limit as it is.
+	// Step returns the limit after one more sample, given the limit before it. The Limit clamps the result to its
+	// bounds; if the result is NaN, the limit does not change.
 	Step(limit float64, s Sample) float64
 }
 

@@ -3,11 +3,12 @@ package adaptive
 import "time"
 
 // Gradient2 is an [Estimator] that compares the latency with its long mean, after Netflix' limit of that name
-// (concurrency-limits). While requests take at most Tolerance times as long as usual, the limit grows by a few; when they
-// take longer, it shrinks in proportion. A dropped request counts as one that took far too long, and does not change the
-// mean. The zero Gradient2 is ready to use; it belongs to one [Limit].
+// (concurrency-limits). While requests take at most Tolerance times as long as usual, the limit grows by a few. When
+// they take longer, it shrinks in proportion. A dropped request counts as far too slow, and does not change the mean.
+// The zero Gradient2 is ready to use; it belongs to one [Limit].
 type Gradient2 struct {
-	// Tolerance is how many times as long as usual is still normal, at least 1. If Tolerance is 0, it is 1.5.
+	// Tolerance is the ratio of the latency to its usual value that still counts as normal, at least 1. If Tolerance is
+	// 0, it is 1.5.
 	Tolerance float64
 
 	long float64 // long mean of the latency, in seconds
@@ -39,7 +40,7 @@ func stepGradient2(g Gradient2, limit float64, s Sample) (Gradient2, float64) {
 	if !s.Dropped {
 		g.learn(short, &s)
 	}
-	if float64(s.InFlight) < limit/2 { // the limit was not what held requests back, so it was not tried either
+	if float64(s.InFlight) < limit/2 { // the limit did not hold requests back, so this sample does not test it
 		return g, limit
 	}
 	tolerance := g.Tolerance
@@ -54,7 +55,7 @@ func stepGradient2(g Gradient2, limit float64, s Sample) (Gradient2, float64) {
 	return g, limit*(1-gradient2Smoothing) + wanted*gradient2Smoothing
 }
 
-// learn takes the latency of a success into the long mean.
+// learn adds the latency of a success to the long mean.
 func (g *Gradient2) learn(short float64, s *Sample) {
 	if g.seen < gradient2Warm {
 		g.seen++

@@ -6,19 +6,20 @@ import (
 )
 
 const (
-	// minute is the least time over which a mean latency counts. The first windows are shorter, so that there is a bound
-	// soon: they double from firstWindow on.
+	// minute is the least time over which a mean latency counts. The first windows are shorter, so that there is a
+	// bound soon; they start at firstWindow and double.
 	minute      = time.Minute
 	firstWindow = time.Second
 	// windowSamples is the least number of successes in a window: the mean of 100 exponential latencies is good to 10 %.
 	windowSamples = 100
-	// remembered is the number of windows that the bound looks back on: an hour with traffic, and the first short ones.
+	// remembered is the number of windows that the bound is computed from: an hour with traffic, and the first short
+	// ones.
 	remembered = 64
 )
 
-// healthy bounds the latency that an Estimator may take for normal. It remembers the mean latency of each of the last 64
-// minutes that had traffic. The ceiling is the least of these means times rise. A mean counts as the ceiling at most, so
-// the ceiling grows by no more than rise in an hour.
+// healthy bounds the latency that an Estimator may consider normal. It remembers the mean latency of each of the last
+// 64 minutes that had traffic. The ceiling is the least of these means times rise. A mean counts as the ceiling at
+// most, so the ceiling grows by no more than rise in an hour.
 type healthy struct {
 	means [remembered]float64 // seconds; a ring
 	n     int                 // windows that have ended

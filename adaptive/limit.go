@@ -19,8 +19,8 @@ const ReasonLimit = "limit reached"
 // A Limit is a [spillway.Policy] that bounds the requests in flight by a limit that an [Estimator] learns from their
 // latency. It is made by [New], safe for concurrent use, and owns no goroutine. The zero Limit refuses every request.
 //
-// The Estimator sees the samples one at a time. A sample that comes while it is busy is left out: a request never waits
-// for it, and at such a rate there are samples enough.
+// The Estimator sees the samples one at a time. A sample that comes while it is busy is dropped. So a request never
+// waits for it, and at such rates there are enough samples.
 type Limit struct {
 	limit    atomic.Int64
 	baseline atomic.Int64 // ns
@@ -59,14 +59,14 @@ func New(o *Options) (*Limit, error) {
 	return l, nil
 }
 
-// install makes valid options those in force. Except in New, the caller holds l.mu.
+// install applies valid options. Except in New, the caller holds l.mu.
 func (l *Limit) install(opts Options, own bool) {
 	l.opts, l.own = opts, own
 	l.ceiling.Store(int64(l.healthy.ceiling(&opts)))
 	l.move(l.exact)
 }
 
-// move brings a limit into the bounds and publishes it, with the baseline that it comes from.
+// move clamps a limit to the bounds and publishes it, with the baseline that it comes from.
 func (l *Limit) move(limit float64) {
 	l.exact = min(max(limit, float64(l.opts.Min)), float64(l.opts.Max))
 	l.limit.Store(int64(l.exact))
@@ -118,7 +118,8 @@ type Stats struct {
 	Admitted int64 // requests admitted since New
 	Refused  int64 // requests refused since New: the sum of ByReason
 	ByReason []spillway.Refusal
-	// Baseline is the latency that the Estimator takes for healthy; 0 if it is not known yet, or if it has none.
+	// Baseline is the latency that the Estimator considers healthy; 0 if it is not known yet, or if the Estimator has
+	// none.
 	Baseline time.Duration
 	// Ceiling is the longest latency that Baseline may rise to; 0 if there is no bound, as in the first seconds.
 	Ceiling time.Duration

@@ -15,24 +15,23 @@ const Off = -1
 
 // Options are the options of a [Limit]. The zero Options are the defaults.
 type Options struct {
-	// Name is what rejections and Stats call the Limit: printable ASCII, at most 64 bytes. If Name is empty, it is "adaptive". It
-	// cannot change later.
+	// Name is the name of the Limit in rejections and Stats: printable ASCII, at most 64 bytes. If Name is empty, it is
+	// "adaptive". It cannot change later.
 	Name string
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
-	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot change
-	// later.
+	// Initial is the limit at the start. If Initial is 0, it is 20, or the nearest bound. It cannot change later.
 	Initial int
 	// Min is the least limit. If Min is 0, it is 1.
 	Min int
 	// Max is the greatest limit. If Max is 0, it is 1000.
 	Max int
 	// MaxRise is the factor, above 1, by which the latency that counts as healthy may rise within an hour of traffic. A
-	// greater factor adapts sooner to requests that became slower for good, and forgives a long incident more. If MaxRise
-	// is 0, it is 2. If it is [Off], there is no such bound. It does not matter to [AIMD].
+	// greater factor adapts sooner to requests that became slower for good, but is more tolerant of a long incident. If
+	// MaxRise is 0, it is 2. If it is [Off], there is no such bound. It has no effect on [AIMD].
 	MaxRise float64
 	// MaxBaseline is the longest latency that may count as healthy, such as your objective for the mean latency. If
-	// MaxBaseline is 0, only MaxRise bounds it. It does not matter to [AIMD].
+	// MaxBaseline is 0, only MaxRise bounds it. It has no effect on [AIMD].
 	MaxBaseline time.Duration
 }
 
@@ -66,7 +65,7 @@ func (o *Options) validate() error {
 	return validate(o.Estimator)
 }
 
-// validate reports what an Estimator of this package cannot be, and a nil pointer to any.
+// validate returns an error for invalid settings of an Estimator of this package, and for a nil pointer of any type.
 func validate(e Estimator) error {
 	if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("adaptive: Estimator must not be a nil %T", e)
@@ -84,17 +83,17 @@ func validate(e Estimator) error {
 	return nil
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Limit.Tune].
+// Options returns the current options, with every default filled in. Change them and pass them to [Limit.Tune].
 func (l *Limit) Options() Options {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.opts
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the healthy
-// latencies learned so far stay. Another Estimator begins from the present limit; the one in force goes on if it is passed
-// again, or if Estimator is nil and New or Tune made it. Name and Initial cannot change: each must be zero or the one given to New. Tune returns
-// an error that names the invalid field, and then changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the
+// healthy latencies learned so far stay. Another Estimator begins from the present limit. The current one continues if
+// it is passed again, or if Estimator is nil and New or Tune made it. Name and Initial cannot change: each must be zero
+// or the one given to New. Tune returns an error that names the invalid field, and then changes nothing.
 func (l *Limit) Tune(o Options) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

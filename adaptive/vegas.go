@@ -7,12 +7,12 @@ import (
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
-// Vegas is an [Estimator] that estimates from the least latency how many requests queue. The limit grows while few do and
-// shrinks while many do, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of that name. It learns the least
-// latency anew now and then. A dropped request shrinks the limit and teaches no latency. The zero Vegas is ready to use;
-// it belongs to one [Limit].
+// Vegas is an [Estimator] that estimates the number of queued requests from the least latency. The limit grows while
+// the queue is short and shrinks while it is long, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of
+// that name. From time to time it learns the least latency anew. A dropped request shrinks the limit, and its latency
+// does not count. The zero Vegas is ready to use; it belongs to one [Limit].
 type Vegas struct {
-	// Seed makes instances learn anew at different times, so that those of one service do not probe together.
+	// Seed makes instances learn anew at different times, so that the instances of one service do not probe together.
 	Seed uint64
 
 	least   time.Duration // latency without load, 0 if unknown
@@ -21,9 +21,9 @@ type Vegas struct {
 }
 
 const (
-	vegasAlpha = 3  // times log10 of the limit: fewer in the queue than this let the limit rise
-	vegasBeta  = 6  // times log10 of the limit: more in the queue than this let it fall
-	vegasProbe = 30 // times the limit: samples until the least latency is learned anew, or half as many
+	vegasAlpha = 3  // times log10 of the limit: a shorter queue lets the limit rise
+	vegasBeta  = 6  // times log10 of the limit: a longer queue lets the limit fall
+	vegasProbe = 30 // times the limit: samples until the least latency is learned anew; jitter cuts this by up to half
 )
 
 // Step returns the limit after one more sample.

@@ -16,7 +16,7 @@ import (
 var errZero = &spillway.Rejection{Policy: "breaker", Reason: reasonZero}
 
 // A Breaker is a [spillway.Policy] that lets calls through while closed, refuses them while open, and lets a few probes
-// through while half-open to decide which it should be. It is the circuit breaker of Nygard's "Release It!".
+// through while half-open to decide whether to close. It is the circuit breaker of Nygard's "Release It!".
 //
 // It is made by [New]; the zero Breaker denies everything. It is safe for concurrent use, owns no goroutine and no timer, and
 // needs no Close: requests drive it.
@@ -26,7 +26,7 @@ type Breaker struct {
 	phase atomic.Pointer[phase]
 	opts  atomic.Pointer[Options]
 	ring  *ring
-	_     [stripe.Size]byte // what every failure writes stands apart from what every call reads
+	_     [stripe.Size]byte // fields that failures write are kept apart from fields that every call reads
 
 	streak atomic.Int64 // failures in a row
 	_      [stripe.Size - 8]byte
@@ -51,8 +51,8 @@ type vetoer interface {
 	closed()
 }
 
-// New returns a closed Breaker with the given options; nil means the defaults. It returns an error that names the field
-// that cannot be right.
+// New returns a closed Breaker with the given options; nil means the defaults. It returns an error that names the
+// invalid field.
 func New(o *Options) (*Breaker, error) {
 	if o == nil {
 		o = &Options{}
@@ -74,8 +74,8 @@ func New(o *Options) (*Breaker, error) {
 	return b, nil
 }
 
-// The ticket of a call is the generation above the slot in which it began, that of a probe its lease instead of the slot.
-// The uppermost bit belongs to the [Keyed].
+// The ticket of a call holds the generation in its upper bits and the slot in which it began below. The ticket of a
+// probe has its lease instead of the slot. The uppermost bit belongs to the [Keyed].
 const (
 	probeBit   spillway.Ticket = 1 << 62
 	genShift                   = 32
@@ -147,11 +147,11 @@ func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 	return 0, b.refuse(p, now)
 }
 
-// Done takes the outcome of a call that Admit let through. What comes from before the last change of state counts in
-// [Stats.Stale] and nowhere else.
+// Done takes the outcome of a call that Admit let through. A call from before the last change of state counts only in
+// [Stats.Stale].
 //
-// A RetryAfter, whatever the outcome and also if it comes late, lengthens the open time, the present one or the next, up
-// to [Options.MaxOpen] in all. It does not open the Breaker.
+// A RetryAfter lengthens the current or the next open time, up to [Options.MaxOpen] in total. It does so whatever the
+// outcome, and also if it comes late. It does not open the Breaker.
 func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	p := b.phase.Load()
 	if p == nil {
@@ -221,7 +221,7 @@ func (b *Breaker) done(p *phase, now instant, t spillway.Ticket, res spillway.Re
 // count counts one outcome by time.
 func (b *Breaker) count(p *phase, slot int64, v verdict) {
 	if b.ring.add(slot, v) && p.hangDue.Load() != int64(never) {
-		p.hangDue.Store(int64(longAgo)) // it was reckoned from a time that is not to be believed
+		p.hangDue.Store(int64(longAgo)) // it was computed from a time that must be wrong
 	}
 }
 
@@ -288,13 +288,13 @@ func (b *Breaker) counts(p *phase, now instant) counts {
 	return c
 }
 
-// hung returns how many calls are under way for longer than SlowCall, though not for a window more.
+// hung returns how many calls have run for longer than SlowCall, but for less than SlowCall plus a window.
 func (b *Breaker) hung(p *phase, o *Options, now instant) int64 {
 	last := b.lastSlow(o, now)
 	return max(b.ring.inFlight(max(last-b.ring.buckets+1, p.hangFrom), last), 0)
 }
 
-// lastSlow returns the last slot of which every call under way is slow at now.
+// lastSlow returns the newest slot in which every running call is slow at now.
 func (b *Breaker) lastSlow(o *Options, now instant) int64 {
 	at := now - instant(o.SlowCall)
 	slot := b.ring.slotOf(at)
@@ -304,7 +304,7 @@ func (b *Breaker) lastSlow(o *Options, now instant) int64 {
 	return slot
 }
 
-// lookForHangs judges once for each slot that has become old enough to hold hanging calls.
+// lookForHangs checks the rules once for each slot that has become old enough to hold hanging calls.
 func (b *Breaker) lookForHangs(p *phase, now instant) {
 	due := p.hangDue.Load()
 	if now < instant(due) {
@@ -318,7 +318,7 @@ func (b *Breaker) lookForHangs(p *phase, now instant) {
 	}
 }
 
-// trip opens the Breaker if it still is what it was when someone found a reason.
+// trip opens the Breaker if it has not changed since the reason was found.
 func (b *Breaker) trip(gen uint32, now instant, why string) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -341,7 +341,7 @@ func (b *Breaker) trip(gen uint32, now instant, why string) {
 	b.publish(now)
 }
 
-// hear takes a server's wish to be left alone.
+// hear applies a server's RetryAfter.
 func (b *Breaker) hear(now instant, peace time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()

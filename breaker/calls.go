@@ -2,8 +2,8 @@ package breaker
 
 import "sync/atomic"
 
-// A callWindow counts the last outcomes, however old. Outcomes take places in turn, and each one takes
-// the outcome that it replaces off the totals. So the totals are exact, without a lock, whenever no call is under way.
+// A callWindow counts the last outcomes, however old. Outcomes take places in turn, and each one subtracts the outcome
+// that it replaces from the totals. So the totals are exact, without a lock, whenever no call is running.
 type callWindow struct {
 	next   atomic.Uint64
 	places []atomic.Uint32 // taken, and the verdict

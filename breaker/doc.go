@@ -1,4 +1,4 @@
-// Package breaker stops calling a dependency that does not answer, and finds out cheaply when it answers again.
+// Package breaker stops calls to a dependency that does not answer, and finds out cheaply when it answers again.
 //
 //	brk, err := breaker.New(nil) // opens when half of at least 20 calls in 10 s fail, or 10 in a row
 //	if err != nil {
@@ -19,7 +19,7 @@
 //
 // [spillway.Success] is a success; [spillway.Failure] and [spillway.Dropped] are failures; [spillway.Ignored] and
 // [spillway.Refused] say nothing. An outcome counts when it arrives and not when its call began, so calls that time out
-// slower than the window turns still open a Breaker. A call that hangs counts as slow from [Options.SlowCall] on, before
+// after more than one window still open a Breaker. A call that hangs counts as slow from [Options.SlowCall] on, before
 // it returns.
 //
 // # Time

@@ -27,17 +27,17 @@ const maxKeys = 1 << 24
 // A Member is a policy that a [Keyed] can keep: a *[Breaker] or a *[Throttle].
 type Member interface {
 	spillway.Policy
-	// idle reports whether nothing is lost by forgetting the policy: it has nothing in flight, and would decide as a new
-	// one does.
+	// idle reports whether the policy can be forgotten without loss: it has nothing in flight, and would decide like a
+	// new one.
 	idle(now time.Time) bool
 	window() time.Duration
 }
 
-// KeyedOptions tune a [Keyed]. The zero KeyedOptions are the defaults; nothing has to be set.
+// KeyedOptions tune a [Keyed]. The zero KeyedOptions are the defaults.
 type KeyedOptions struct {
-	// Name is what Stats call the Keyed: printable ASCII, at most 64 bytes. If Name is empty, it is "breakers". Rejections carry
-	// the name that New gives to a policy; do not build it from the key, because names become metric labels. It cannot change
-	// later.
+	// Name is the name of the Keyed in Stats: printable ASCII, at most 64 bytes. If Name is empty, it is "breakers".
+	// Rejections carry the name that New gives to a policy; do not build it from the key, because names become metric
+	// labels. It cannot change later.
 	Name string
 	// New builds the policy of a key, once per key and without any lock held. It must not ask the Keyed about the same
 	// key. Requests of a key whose New fails go to the shared policy, which is built by New("") in [NewKeyed].
@@ -45,18 +45,19 @@ type KeyedOptions struct {
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
-	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once because of outcomes; one
-	// always may. Further breakers that should open stay closed, and count in [Stats.Vetoed]. It keeps a local fault, such
-	// as a lost network, from opening all breakers. If MaxOpen is 0, all may open.
+	// MaxOpen is the share of keys, in (0, 1], whose breakers may be open or half-open at once because of outcomes. One
+	// breaker may always open. Other breakers stay closed even if a rule is reached, and count in [Stats.Vetoed]. So a
+	// local fault, such as a lost network, does not open all breakers. If MaxOpen is 0, all may open.
 	MaxOpen float64
 }
 
 // A Keyed is a [spillway.Policy] that keeps a policy for each [spillway.Request.Key].
 //
-// It holds at most [KeyedOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
-// in the window, with nothing in flight and not asked about for a window; or open, but not asked about for ten times
-// MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
-// key. So a client that invents keys can neither make the Keyed grow nor make it forget a failing key.
+// It holds at most [KeyedOptions.MaxKeys] keys. When it is full, it forgets idle keys. A closed key is idle if it has
+// no failure in the window, nothing in flight, and no request for a window. An open key is idle if it had no request
+// for ten times MaxOpen after the open time ended. If no key is idle, new keys share one policy, which also serves
+// requests without a key. So a client that invents keys can neither make the Keyed grow nor make it forget a failing
+// key.
 //
 // It is made by [NewKeyed]; the zero Keyed denies everything. It is safe for concurrent use, owns no goroutine and needs no
 // Close. Finding a key takes no lock.
@@ -78,7 +79,7 @@ type Keyed struct {
 	mu sync.Mutex // taken to add and forget keys
 }
 
-// A shard is a part of the keys. Its map is never changed but replaced, so that readers need no lock.
+// A shard holds a part of the keys. Its map is replaced, never changed, so that readers need no lock.
 type shard struct {
 	members atomic.Pointer[map[string]*entry]
 }
@@ -93,7 +94,7 @@ type entry struct {
 }
 
 // NewKeyed returns an empty Keyed with the given options; nil means the defaults. It returns an error that names the
-// field that cannot be right, or that of New.
+// invalid field, or that of New.
 func NewKeyed(o *KeyedOptions) (*Keyed, error) {
 	r := &Keyed{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if o == nil {
@@ -140,7 +141,7 @@ func (o KeyedOptions) withDefaults() (KeyedOptions, error) {
 	return o, nil
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Keyed.Tune]. The
+// Options returns the current options, with every default filled in. Change them and pass them to [Keyed.Tune]. The
 // zero Keyed has none.
 func (r *Keyed) Options() KeyedOptions {
 	if o := r.opts.Load(); o != nil {
@@ -149,8 +150,8 @@ func (r *Keyed) Options() KeyedOptions {
 	return KeyedOptions{}
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [NewKeyed]. Policies that exist
-// stay as they are, the shared one included: New is for keys that come later, and keys beyond a lower MaxKeys stay until
+// Tune replaces all options while requests go on: a zero field means its default, as in [NewKeyed]. Existing policies,
+// including the shared one, stay as they are. New applies to later keys, and keys beyond a lower MaxKeys stay until
 // they are idle. Tune returns an error that names the invalid field, and then changes nothing.
 func (r *Keyed) Tune(o KeyedOptions) error {
 	if r.shared == nil {
@@ -170,7 +171,7 @@ func (r *Keyed) Tune(o KeyedOptions) error {
 	return nil
 }
 
-// sharedBit marks the tickets of the shared policy: those of members leave the uppermost bit alone.
+// sharedBit marks the tickets of the shared policy. Tickets of members do not use the uppermost bit.
 const sharedBit spillway.Ticket = 1 << 63
 
 // Admit asks the policy of req.Key.
@@ -187,8 +188,8 @@ func (r *Keyed) Admit(ctx context.Context, req spillway.Request) (spillway.Ticke
 		r.overflowed.Add(1)
 		return r.admitShared(ctx, req)
 	}
-	// The order matters: evict sets dead first, and then looks at use and calls in flight, so that one of the two sees the
-	// other.
+	// The order matters: evict sets dead first, and then looks at use and calls in flight, so that one of the two
+	// goroutines sees the other.
 	if int64(now) > e.used.Load() {
 		e.used.Store(int64(now))
 	}
@@ -243,8 +244,8 @@ func (r *Keyed) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seeds[0], key)&uint64(len(r.shards)-1)]
 }
 
-// A key of more than maxKeyLen bytes is held as its first nameLen bytes and a hash, which bounds the memory that clients can
-// use up.
+// A key of more than maxKeyLen bytes is stored as its first nameLen bytes and a hash. This bounds the memory that
+// clients can use.
 const (
 	maxKeyLen = 128
 	nameLen   = 64
@@ -264,7 +265,7 @@ func (r *Keyed) longName(key string, buf *longName) []byte {
 	return hex.AppendEncode(name, hash[:])
 }
 
-// name returns what is held of a key: a copy, which keeps nothing else of what it was a part of.
+// name returns the stored form of a key: a copy, so that it does not keep a larger string in memory.
 func (r *Keyed) name(key string) string {
 	if len(key) <= maxKeyLen {
 		return strings.Clone(key)
@@ -290,8 +291,8 @@ func (r *Keyed) build(e *entry, key string) {
 	e.member = m
 }
 
-// Lookup returns the policy of a key, if it has one of its own; for the empty key, the policy of requests without a key and of
-// keys that have none of their own. It builds none.
+// Lookup returns the policy of a key, if it has one of its own. For the empty key it returns the shared policy, which
+// serves requests without a key and keys without their own policy. Lookup builds no policy.
 func (r *Keyed) Lookup(key string) (Member, bool) {
 	if r.shared == nil {
 		return nil, false
@@ -324,12 +325,12 @@ func (r *Keyed) All() iter.Seq2[string, Member] {
 type KeyedStats struct {
 	Name string // KeyedOptions.Name
 	Keys int64  // that have a policy of their own
-	Open int64  // of these, breakers that outcomes have opened and not closed yet
+	Open int64  // how many of these are breakers that outcomes have opened and not closed yet
 
 	// Since the Keyed was made:
-	Overflowed int64 // requests with a key that the shared policy decided on
+	Overflowed int64 // requests with a key that the shared policy decided
 	Evicted    int64 // idle keys forgotten
-	Failed     int64 // calls of New that gave no policy, or panicked
+	Failed     int64 // calls of New that returned no policy, or panicked
 }
 
 // Stats returns a snapshot of the figures. It may be called at any time.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lookEvery is how long a Keyed that is full of busy keys waits before it looks for idle ones again. So a flood of new
-// keys costs a look-up each and not a search.
+// lookEvery is how long a Keyed that is full of busy keys waits before it looks for idle ones again. So each key in a
+// flood of new keys costs a look-up, not a search.
 const lookEvery = instant(time.Second)
 
 func (r *Keyed) maxKeys() int64 { return int64(r.opts.Load().MaxKeys) }
@@ -98,7 +98,8 @@ func (r *Keyed) mayOpen() bool {
 	most := r.opts.Load().MaxOpen
 	for {
 		n := r.open.Load()
-		// A quotient of integers is the float64 next to it, as the constant 0.57 is; a product is not.
+		// A quotient of integers is rounded to the nearest float64, like the constant 0.57. A product may be off by
+		// more.
 		if most != 0 && n > 0 && float64(n+1)/float64(r.keys.Load()) > most {
 			return false
 		}
@@ -131,8 +132,8 @@ func (b *Breaker) idle(now time.Time) bool {
 
 func (b *Breaker) window() time.Duration { return b.opts.Load().Window }
 
-// join makes an unused Breaker a member of a Keyed. It begins with a generation that no forgotten Breaker had, because calls that
-// outlived theirs must not end here.
+// join makes an unused Breaker a member of a Keyed. It begins with a generation that no forgotten Breaker had, so that
+// late calls of a forgotten Breaker do not end here.
 func (b *Breaker) join(r *Keyed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +144,7 @@ func (b *Breaker) join(r *Keyed) {
 	}
 }
 
-// discharge gives back the place of a Breaker that is forgotten, and returns the generation after its last.
+// discharge gives back the place of a forgotten Breaker and returns the generation after its last one.
 func (b *Breaker) discharge() (next uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A machine is the state of a [Breaker] and its rules, free of locks, clocks and windows: a value whose copies live on
-// apart, so that to ask what it would be at some time is to move on a copy.
+// A machine is the state of a [Breaker] and its rules, free of locks, clocks and windows: a value whose copies are
+// independent. To find out its state at some time, let time pass on a copy.
 type machine struct {
 	mode     Mode
 	state    State
@@ -66,7 +66,7 @@ func (m *machine) copy() machine {
 
 func (m *machine) random() float64 { return float64(m.src.Uint64()>>11) / (1 << 53) }
 
-// settle lets time pass: leases run out and open times end, each at its own time.
+// settle applies the passage of time: leases run out and open times end, each at its own time.
 func (m *machine) settle(o *Options, now instant) {
 	for m.mode == Auto {
 		switch {
@@ -79,7 +79,7 @@ func (m *machine) settle(o *Options, now instant) {
 	}
 }
 
-// expire takes the lease that ran out first by now for a failed probe, and reports whether there was one.
+// expire counts the first lease that has run out by now as a failed probe, and reports whether there was one.
 func (m *machine) expire(o *Options, now instant) bool {
 	first := m.firstLease()
 	if first < 0 || m.leases[first].end > now {
@@ -138,7 +138,7 @@ func (m *machine) probed(o *Options, now instant, ok bool, why string) {
 	}
 }
 
-// tooMany reports whether the failed probes decide, whatever those still missing will say.
+// tooMany reports whether the failed probes already decide, whatever the result of the others.
 func (m *machine) tooMany(o *Options) bool {
 	if o.ProbeFailureRate == 0 {
 		return true
@@ -162,8 +162,8 @@ func (m *machine) open(o *Options, now instant, why string) {
 	m.changes[len(m.changes)-1].openFor = d
 }
 
-// openFor returns the next open time: OpenFor doubled for each opening in a row, at most MaxOpen, with jitter on both
-// sides as far as MaxOpen lets it.
+// openFor returns the next open time: OpenFor doubled for each opening in a row, with jitter up and down, at most
+// MaxOpen.
 func (m *machine) openFor(o *Options) time.Duration {
 	d := o.OpenFor
 	for range m.openings {
@@ -189,7 +189,7 @@ func (m *machine) openingsAt(o *Options, now instant) int {
 	return int(max(int64(m.openings)-int64(now-m.closedAt)/int64(o.Window), 0))
 }
 
-// hear takes a server's wish for peace: it lengthens the open time, the present one or the next.
+// hear applies a server's RetryAfter: it lengthens the current open time or the next one.
 func (m *machine) hear(o *Options, now instant, peace time.Duration) {
 	m.hint = max(m.hint, now.after(min(peace, o.MaxOpen)))
 	if m.state == Open && m.mode == Auto {
@@ -197,7 +197,8 @@ func (m *machine) hear(o *Options, now instant, peace time.Duration) {
 	}
 }
 
-// setMode changes the mode. Leaving a mode, or reset, begins anew: closed, with nothing remembered.
+// setMode changes the mode. After leaving a mode, or with reset, the machine is like new: closed, with nothing
+// remembered.
 func (m *machine) setMode(now instant, mode Mode) {
 	m.mode = mode
 	m.restart(now)
@@ -209,7 +210,7 @@ func (m *machine) setMode(now instant, mode Mode) {
 	m.enter(Closed, now, ByHand)
 }
 
-// setState makes the state that an operator wants, from where outcomes decide again.
+// setState enters the state that an operator wants; after that, outcomes decide again.
 func (m *machine) setState(o *Options, now instant, state State, d time.Duration) {
 	if state == Closed {
 		m.setMode(now, Auto)
@@ -236,7 +237,7 @@ func (m *machine) restart(now instant) {
 	m.openings, m.hint, m.closedAt = 0, longAgo, now
 }
 
-// enter makes to the state and, if it was another, records the change.
+// enter sets the state to to, and records the change if the state was different.
 func (m *machine) enter(to State, now instant, why string) {
 	if m.state != to {
 		m.changes = append(m.changes, change{at: now, from: m.state, to: to, reason: why})

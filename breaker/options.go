@@ -13,28 +13,28 @@ import (
 // Off disables a rule in [Options] and [ThrottleOptions], where zero stands for the default.
 const Off = -1
 
-// Limits of what Options may ask for, so that a slip of the pen does not cost gigabytes.
+// Upper limits for Options, so that a typing error does not cost gigabytes.
 const (
 	maxBuckets     = 1000
 	maxWindowCalls = 1 << 20
 	maxProbes      = 1 << 10
 	maxDuration    = 365 * 24 * time.Hour
-	maxSlowWindows = 10 // SlowCall may be as long as so many windows
+	maxSlowWindows = 10 // SlowCall may be as long as this many windows
 )
 
-// Options tune a [Breaker]. The zero Options are the defaults; nothing has to be set.
+// Options tune a [Breaker]. The zero Options are the defaults.
 type Options struct {
-	// Name is what rejections, events and Stats call the Breaker, such as "checkout-db": printable ASCII, at most 64 bytes. If
-	// Name is empty, it is "breaker". It cannot change later.
+	// Name is the name of the Breaker in rejections, events and Stats, such as "checkout-db": printable ASCII, at most
+	// 64 bytes. If Name is empty, it is "breaker". It cannot change later.
 	Name string
-	// Window is how far back outcomes count, and how long a hang does. It is also the time for which a Breaker has to stay
-	// closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
+	// Window is how far back outcomes count, and how long a hanging call counts. It is also how long a Breaker must
+	// stay closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
 	Window time.Duration
-	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 10. It cannot change later.
+	// Buckets is the number of steps in which the Window moves on, at most 1000. Window in nanoseconds must be a
+	// multiple of it. If Buckets is 0, it is 10. It cannot change later.
 	Buckets int
-	// WindowCalls, if positive, makes the rates those of the last WindowCalls outcomes, however old, instead of those of
-	// the Window. It is at most 2^20. If WindowCalls is 0, time decides. It cannot change later.
+	// WindowCalls, if positive, computes the rates over the last WindowCalls outcomes, however old, instead of over the
+	// Window. It is at most 2^20. If WindowCalls is 0, the rates are those of the Window. It cannot change later.
 	WindowCalls int
 
 	// MinCalls is how many outcomes there must be before a rate counts. It must not exceed WindowCalls, if that is set.
@@ -43,8 +43,9 @@ type Options struct {
 	// FailureRate is the share of outcomes, in (0, 1], that opens the Breaker when they are failures. It is compared in
 	// integers: 57 of 100 reach 0.57. If FailureRate is 0, it is 0.5. If it is [Off], the rate does not matter.
 	FailureRate float64
-	// Consecutive is how many failures in a row open the Breaker. The window does not wear them off, so a dependency that
-	// is called once in a minute trips too. If Consecutive is 0, it is 10. If it is [Off], rows do not matter.
+	// Consecutive is how many failures in a row open the Breaker. Old failures in the row still count, so a dependency
+	// that is called once a minute trips too. If Consecutive is 0, it is 10. If it is [Off], failures in a row do not
+	// open the Breaker.
 	Consecutive int
 	// SlowCall is the latency beyond which a call counts as slow, and as a failed probe. A call under way counts as slow
 	// too once it is older than SlowCall: at most one bucket later, and for one Window. SlowCall is at most ten windows.
@@ -60,15 +61,15 @@ type Options struct {
 	// MaxOpen is the longest time that the Breaker stays open, also if a server asked for more. If MaxOpen is 0, it is one
 	// minute, or OpenFor if that is more.
 	MaxOpen time.Duration
-	// Jitter is the share, in (0, 1), by which open times vary both ways, so that many clients do not probe at once. If
-	// Jitter is 0, it is 0.2. If it is [Off], they do not vary.
+	// Jitter is the share, in (0, 1), by which open times vary up and down, so that many clients do not probe at once.
+	// If Jitter is 0, it is 0.2. If it is [Off], they do not vary.
 	Jitter float64
 
 	// Probes is how many calls may try the dependency at once while the Breaker is half-open, at most 1024.
 	// If Probes is 0, it is 3.
 	Probes int
-	// ProbeSuccesses is how many probes have to succeed to close the Breaker; with ProbeFailureRate, how many have to
-	// report to decide. If ProbeSuccesses is 0, it is Probes.
+	// ProbeSuccesses is how many probes must succeed to close the Breaker. With ProbeFailureRate, it is how many probes
+	// must end before the Breaker decides. If ProbeSuccesses is 0, it is Probes.
 	ProbeSuccesses int
 	// ProbeFailureRate is the share of probes, in (0, 1], that reopens the Breaker when they fail.
 	// If ProbeFailureRate is 0, one failure reopens it.
@@ -76,8 +77,8 @@ type Options struct {
 	// ProbeLease is how long a probe may take. One that takes longer, or never reports, is a failed probe, so a lost call
 	// cannot keep the Breaker half-open. If ProbeLease is 0, it is the greater of OpenFor and SlowCall.
 	ProbeLease time.Duration
-	// Ramp is the time in which a Breaker that closed after probes lets the calls return: a third of it each with 10, 25
-	// and 50 % of the calls. All rules are in force meanwhile. If Ramp is 0, all calls return at once.
+	// Ramp is how long a Breaker that closed after probes takes to admit all calls again. It admits 10, 25 and 50 % of
+	// the calls, each for a third of the time. All rules apply meanwhile. If Ramp is 0, all calls return at once.
 	Ramp time.Duration
 
 	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.
@@ -89,7 +90,7 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o Options) withDefaults() (Options, error) {
 	o.Window = cmp.Or(o.Window, 10*time.Second)
 	o.Buckets = cmp.Or(o.Buckets, 10)
@@ -183,7 +184,7 @@ func (o *Options) validateProbes() error {
 	return nil
 }
 
-// isShare reports whether x is in (0, 1], which NaN is not.
+// isShare reports whether x is in (0, 1]; NaN is not.
 func isShare(x float64) bool { return x > 0 && x <= 1 }
 
 // A rate is a share in billionths, so that it compares exactly with one count out of another. It is rounded down: 2 of 3

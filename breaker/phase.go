@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A phase is what requests read of a [Breaker]: state, generation and deadline as one value, published as a whole.
+// A phase is the part of a [Breaker] that requests read: state, generation and deadline, published as one value.
 type phase struct {
 	state    State
 	mode     Mode
@@ -16,17 +16,17 @@ type phase struct {
 	first    uint32 // the generation in which the Breaker began
 	admits   bool   // closed, and no ramp
 	since    instant
-	slowCall time.Duration // no call is slower; MaxInt64 if none is slow
+	slowCall time.Duration // slower calls count as slow; MaxInt64 if no call is slow
 	reason   uint8         // of a refusal: a place in refusalReasons
 	rampFrom instant
 	rampEnd  instant // longAgo without a ramp
 	rampStep instant
-	hangFrom int64       // the slot from which on calls may be found hanging
+	hangFrom int64       // the first slot whose calls may be found hanging
 	calls    *callWindow // nil if time decides
 
-	// hangDue is when to look for hanging calls again; never if no rule needs them.
+	// hangDue is when to look for hanging calls again, or never if no rule needs them.
 	hangDue atomic.Int64
-	// shut is until when no call goes through, whatever happens.
+	// shut is the time until which no call goes through.
 	shut atomic.Int64
 	// asked counts the calls that came during the ramp.
 	asked   atomic.Int64
@@ -36,7 +36,8 @@ type phase struct {
 
 func (p *phase) sameGen(t spillway.Ticket) bool { return genOf(t) == p.gen }
 
-// foreign reports whether a ticket is of a generation that this Breaker never had: a Keyed forgot the one that issued it.
+// foreign reports whether a ticket has a generation that this Breaker never had, because a Keyed forgot the Breaker
+// that issued it.
 func (p *phase) foreign(t spillway.Ticket) bool {
 	since := func(gen uint32) uint32 { return (gen + maxGen - p.first) % maxGen }
 	return since(genOf(t)) > since(p.gen)
@@ -63,7 +64,7 @@ func (b *Breaker) publish(now instant) *phase {
 	if m.gen == old.gen {
 		until := int64(b.shutUntil())
 		if old.shut.Swap(until) != until && m.state == Open {
-			old.refusal.Store(nil) // its RetryAfter is from before a server asked for more
+			old.refusal.Store(nil) // its RetryAfter is older than a server's request for more time
 		}
 		return old
 	}
@@ -86,7 +87,7 @@ func (b *Breaker) publish(now instant) *phase {
 // newPhase returns a phase that shows the machine. b.mu is held, or New has not returned b yet.
 func (b *Breaker) newPhase(now instant) *phase { return b.newPhaseAfter(b.phase.Load(), now) }
 
-// newPhaseAfter is newPhase if old is the phase so far; nil if there was none.
+// newPhaseAfter is newPhase with old as the current phase, or nil if there is none.
 func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 	m, o := &b.machine, b.opts.Load()
 	p := &phase{
@@ -136,7 +137,7 @@ func (b *Breaker) beginClosed(p *phase, first bool) {
 	switch {
 	case first:
 	case m.reason == ByProbeSuccess:
-		// Stragglers from before began at least an open time ago, so this slot is of calls to be judged.
+		// Calls from before the opening began at least one open time ago, so this slot only holds calls that count.
 		p.hangFrom = b.ring.slotOf(m.since)
 		if o.Ramp > 0 {
 			p.rampFrom, p.rampEnd = m.since, m.since.after(o.Ramp)
@@ -148,7 +149,7 @@ func (b *Breaker) beginClosed(p *phase, first bool) {
 	}
 }
 
-// shutUntil returns until when no call goes through, whatever happens.
+// shutUntil returns the time until which no call goes through.
 func (b *Breaker) shutUntil() instant {
 	m := &b.machine
 	switch {
@@ -175,13 +176,14 @@ func (p *phase) share(now instant) int64 {
 	return rampShares[min(int(step), len(rampShares)-1)]
 }
 
-// rampAdmits reports whether one more call goes through, evenly and the first one at once.
+// rampAdmits reports whether one more call goes through. It spreads admitted calls evenly and admits the first one at
+// once.
 func (p *phase) rampAdmits(now instant) bool {
 	n, share := p.asked.Add(1)-1, p.share(now)
 	return (n*share+99)/100 != ((n+1)*share+99)/100
 }
 
-// endRamp lets everything through, and returns the phase in force.
+// endRamp lets everything through, and returns the current phase.
 func (b *Breaker) endRamp(old *phase) *phase {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +198,7 @@ func (b *Breaker) endRamp(old *phase) *phase {
 // renewEvery is how old the RetryAfter of a refusal may be.
 const renewEvery = instant(100 * time.Millisecond)
 
-// A refusal is a Rejection and the time until which it is right.
+// A refusal is a Rejection and the time until which its RetryAfter is right.
 type refusal struct {
 	rejection spillway.Rejection
 	until     instant

@@ -12,8 +12,8 @@ import (
 // maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
 const maxStripes = 8
 
-// An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its range,
-// so that sums of an instant and a duration of the options do not overflow.
+// An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its
+// range, so that an instant plus a duration from the options does not overflow.
 type instant int64
 
 const (
@@ -30,7 +30,8 @@ func (i instant) after(d time.Duration) instant {
 // A base turns times into instants.
 type base struct{ time atomic.Pointer[time.Time] }
 
-// instant returns t as an instant. The first t is the base. Where both times have a monotonic reading it decides.
+// instant returns t as an instant. The first t is the base. If both times have a monotonic reading, that reading
+// decides.
 func (b *base) instant(t time.Time) instant {
 	at := b.time.Load()
 	if at == nil {
@@ -55,19 +56,20 @@ func (b *base) at(i instant) time.Time {
 	return at.Add(time.Duration(i))
 }
 
-// A ring counts calls by slots of time: in flight in the slot in which they began, outcomes in the slot in which they
-// came. Slot k holds the instants in ((k-shift-1)·span, (k-shift)·span]: with the end included, a slot is old by a threshold
-// exactly when all calls that began in it are. Winding the ring back adds to shift, so the number of the newest slot only
-// grows. A number names one slot for ever, and a call that ends is taken off where it was counted.
+// A ring counts calls by slots of time: calls in flight in the slot in which they began, and outcomes in the slot in
+// which they arrived. Slot k holds the instants in ((k-shift-1)·span, (k-shift)·span]: because the end is included, a
+// slot is older than a threshold exactly when all calls that began in it are. Winding the ring back adds to shift, so
+// the number of the newest slot only grows. A number stands for one slot for ever, and a call that ends is subtracted
+// where it was counted.
 //
-// Each stripe has cells of its own. Figures of one stripe mean nothing: a call may begin on one and end on another. Slots
-// that leave the ring are cleared under the lock before they are used again, and calls still in flight from them are
-// moved to older. A call that ends at that very moment is taken off one of the two: their sum is right at once, and each
-// of them when the slot leaves the ring the next time.
+// Each stripe has its own cells. The figures of a single stripe mean nothing, because a call may begin on one stripe
+// and end on another. Slots that leave the ring are cleared under the lock before they are used again, and calls still
+// in flight from them are moved to older. A call that ends at that very moment is subtracted from one of the two. Their
+// sum is right at once, and each of them is right when the slot next leaves the ring.
 type ring struct {
 	span    instant
 	buckets int64 // of the window
-	size    int64 // a power of two, at least as many slots as anybody asks about
+	size    int64 // a power of two, at least the number of slots ever asked for
 	stripes int
 	cells   []cell // [stripe][slot modulo size]
 
@@ -79,8 +81,8 @@ type ring struct {
 	late   lateCount    // guarded by mu
 }
 
-// A cell counts in one stripe and slot. What every call writes is one word: successes in the lower 40 bits, calls in
-// flight above them. Both are read only from the sum over the stripes, in which carries between them cancel out.
+// A cell counts in one stripe and slot. Every call writes one word: successes in the lower 40 bits, calls in flight
+// above them. Both are read only from the sum over the stripes, where carries between them cancel out.
 type cell struct {
 	word     atomic.Uint64
 	failures atomic.Int64
@@ -95,7 +97,8 @@ const (
 	quickSuccess  = 1<<64 - oneInFlight + 1 // one success more, and one in flight less
 )
 
-// newRing returns a ring over window in so many buckets which can tell calls in flight apart up to the age hang.
+// newRing returns a ring over window with the given number of buckets. It can tell calls in flight apart up to the age
+// hang.
 func newRing(window time.Duration, buckets int, hang time.Duration) *ring {
 	span := instant(window) / instant(buckets)
 	// A call counts as hanging for a window from the age of hang on, and one may tune hang up to a window.
@@ -135,7 +138,7 @@ func (g *ring) slotOf(i instant) int64 {
 // end returns the last instant in slot.
 func (g *ring) end(slot int64) instant { return instant(slot-g.shift.Load()) * g.span }
 
-// holds reports whether slot has cells: it may be negative, but neither be too old nor lie ahead.
+// holds reports whether slot has cells. It may be negative, but must not be too old or in the future.
 func (g *ring) holds(slot int64) bool {
 	newest := g.newest.Load()
 	return slot > newest-g.size && slot <= newest
@@ -170,7 +173,7 @@ func (g *ring) succeed(i instant, low uint32) bool {
 	return true
 }
 
-// finish counts a call that began in slot no more.
+// finish stops counting a call that began in slot.
 func (g *ring) finish(slot int64) { g.addInFlight(slot, -1) }
 
 func (g *ring) addInFlight(slot, n int64) {
@@ -209,13 +212,13 @@ func (g *ring) add(slot int64, v verdict) (rewound bool) {
 // A lateCount counts the outcomes from before the window since the ring moved on last.
 type lateCount struct{ newest, n int64 }
 
-// rewindAfter is how many outcomes from before the window it takes to doubt the newest slot. One call with a time far ahead would
-// otherwise keep the window still until that time comes.
+// rewindAfter is how many outcomes from before the window it takes to doubt the newest slot. Otherwise one call with a
+// time far in the future would stop the window until that time.
 const rewindAfter = 8
 
-// addLate returns the slot where an outcome from before the window counts: the newest. If nearly all outcomes there came so,
-// the newest is a time that is not to be believed, and the ring is wound back: all that it holds is forgotten, calls in flight are
-// moved to older, and slot is the newest under another number.
+// addLate returns the slot where an outcome from before the window counts: the newest. If nearly all outcomes there
+// came from before the window, the newest slot must have a wrong time, and the ring is wound back. Then it forgets all
+// outcomes, moves calls in flight to older, and makes slot the newest under another number.
 func (g *ring) addLate(slot int64) (at int64, rewound bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,7 +263,7 @@ func (g *ring) advance(slot int64) {
 	}
 }
 
-// clearSlot empties the cells that slot will use, before anybody does.
+// clearSlot empties the cells of slot before its first use.
 func (g *ring) clearSlot(slot int64) {
 	var sum uint64
 	for s := range g.stripes {
@@ -273,7 +276,7 @@ func (g *ring) clearSlot(slot int64) {
 	g.older.Add(int64(sum) >> inFlightShift)
 }
 
-// forget takes all outcomes off the ring and leaves the calls in flight. An outcome added meanwhile may stay.
+// forget removes all outcomes from the ring and leaves the calls in flight. An outcome added meanwhile may stay.
 func (g *ring) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -308,7 +311,7 @@ func (g *ring) sum(i instant) (c counts) {
 	return c
 }
 
-// inFlight returns how many calls began in the slots first to last, as far as the ring holds them, and have not ended.
+// inFlight returns how many calls began in the slots first to last, if the ring still holds them, and have not ended.
 func (g *ring) inFlight(first, last int64) (n int64) {
 	newest := g.newest.Load()
 	for slot := max(first, newest-g.size+1); slot <= min(last, newest); slot++ {

@@ -13,34 +13,35 @@ import (
 // counts are outcomes in the window of a Breaker.
 type counts struct{ successes, failures, ignored, slow int64 }
 
-// Stats is a snapshot of what a [Breaker] believes. Counts are read one after the other while requests go on: each is
-// right, their sums may be off by the requests of that moment.
+// Stats is a snapshot of the state of a [Breaker]. Counts are read one after the other while requests go on. Each count
+// is right, but sums of counts may be off by the requests that run at that moment.
 type Stats struct {
 	Name   string // Options.Name
 	State  State
 	Mode   Mode
-	Since  time.Time // since when State is what it is; zero if ever since
-	Reason string    // why, such as ByFailureRate; "" if ever since
+	Since  time.Time // time of the last change of State; zero if there was none
+	Reason string    // why State changed, such as ByFailureRate; "" if it never did
 
-	// The outcomes in the window. While open or half-open they are those that opened the Breaker, as far as the window has
-	// not moved on.
+	// The outcomes in the window. While open or half-open, these are the outcomes that opened the Breaker, unless they
+	// have left the window.
 	Successes   int64   // quick or slow
 	Failures    int64   // quick or slow
-	Ignored     int64   // said nothing; always those of the last Window
+	Ignored     int64   // ignored outcomes; always of the last Window
 	Slow        int64   // successes and failures that took longer than SlowCall
-	FailureRate float64 // Failures / (Successes + Failures), or 0 without any
-	SlowRate    float64 // (Slow + Hung) / (Successes + Failures + Hung), or 0 without any
+	FailureRate float64 // Failures / (Successes + Failures); 0 if there are none
+	SlowRate    float64 // (Slow + Hung) / (Successes + Failures + Hung); 0 if there are none
 	Hung        int64   // calls under way for longer than SlowCall
 	Consecutive int64   // failures in a row
 
-	InFlight int64 // calls let through and not ended, except probes whose lease has run out
+	InFlight int64 // admitted calls that have not ended, except probes whose lease has run out
 	Probes   int   // of these, probes
 
-	Share      float64   // of the calls that go through: 1 closed, 0 open or half-open, between in a ramp
+	Share      float64   // share of the calls that are admitted: 1 if closed, 0 if open or half-open, between during a ramp
 	Reopenings int       // openings not forgotten: the exponent of the next open time
 	NextProbe  time.Time // when the open time ends; zero if not open, or forced
 
-	// Since the Breaker was made. It does not count the calls that it admits, which would cost each of them: the Gate does.
+	// Counts since the Breaker was made. It does not count admitted calls, because that would slow each of them; the
+	// Gate counts them.
 	Refused  int64 // calls refused: the sum of ByReason
 	ByReason []spillway.Refusal
 	Stale    int64 // outcomes from before a change of state
@@ -51,8 +52,8 @@ type Stats struct {
 // errUnmade is the error of Tune, SetMode and SetState on zero values.
 var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
 
-// State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.
-// It changes nothing. The zero Breaker is [Open].
+// State returns the state now. A Breaker whose open time is over is [HalfOpen], even before the first probe. It changes
+// nothing. The zero Breaker is [Open].
 func (b *Breaker) State() State {
 	if b.phase.Load() == nil {
 		return Open
@@ -61,7 +62,7 @@ func (b *Breaker) State() State {
 	return m.state
 }
 
-// machineAt returns what the machine will be at now if no call comes before.
+// machineAt returns the machine as it will be at now if no call comes before.
 func (b *Breaker) machineAt(now time.Time) machine {
 	at := b.instantAt(now)
 	b.mu.Lock()
@@ -128,9 +129,9 @@ func share(n, total int64) float64 {
 	return float64(n) / float64(total)
 }
 
-// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in the
-// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force already
-// changes nothing. SetMode returns an error if there is no such mode.
+// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in
+// the state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. Setting the current
+// mode again changes nothing. SetMode returns an error if there is no such mode.
 func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 	if mode >= numModes {
 		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
@@ -142,13 +143,13 @@ func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 	})
 }
 
-// SetState opens, half-opens or closes the Breaker at now, in mode [Auto]: from there outcomes decide again. Outcomes of calls
-// under way become stale.
+// SetState opens, half-opens or closes the Breaker at now, in mode [Auto]. After that, outcomes decide again. Outcomes
+// of calls under way become stale.
 //
-//   - [Open]: no call goes through for d, up to a year, and then probes find out. If d is 0, it is the time that the Options
-//     ask for now. It does not lengthen later open times.
+//   - [Open]: no call goes through for d, up to one year, and then probes decide. If d is 0, it is the next open time
+//     by the Options. It does not lengthen later open times.
 //   - [HalfOpen]: the next calls are probes.
-//   - [Closed]: the Breaker is as good as new, with nothing counted or remembered.
+//   - [Closed]: the Breaker is like a new one, with nothing counted or remembered.
 //
 // SetState returns an error if there is no such state, and if d is negative, longer than a year, or not 0 with another state
 // than Open.
@@ -176,8 +177,8 @@ func (b *Breaker) byHand(now time.Time, change func(*machine, *Options, instant)
 	return nil
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Breaker.Tune]. The zero
-// Breaker has none.
+// Options returns the current options, with every default filled in. Change them and pass them to [Breaker.Tune]. The
+// zero Breaker has none.
 func (b *Breaker) Options() Options {
 	if o := b.opts.Load(); o != nil {
 		return *o

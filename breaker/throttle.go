@@ -19,17 +19,17 @@ const reasonThrottled = "throttled"
 //
 //	max(0, (requests - K × accepts) / (requests + 1))
 //
-// over the last two minutes, where requests are all that came, refused ones included, and accepts those that succeeded.
-// This is the client-side throttling of "Site Reliability Engineering", chapter "Handling Overload". Four things are
-// added, because the formula alone may take minutes to recover, and at a high rate never does: MinRequests, MaxRefusal,
-// ProbeEvery and RecoverAfter of [ThrottleOptions].
+// over the last two minutes, where requests counts all requests, including the refused ones, and accepts counts the
+// successful ones. This is the client-side throttling of "Site Reliability Engineering", chapter "Handling Overload".
+// The formula alone may take minutes to recover, and at a high rate it never does. So [ThrottleOptions] adds four
+// settings: MinRequests, MaxRefusal, ProbeEvery and RecoverAfter.
 //
-// A request counts when it is admitted, so calls that hang count. Those under way for less than a second or two do not, or
-// a throttle that has just started would refuse all that come before the first answer.
+// A request counts when it is admitted, so calls that hang count. Calls that began less than a second or two ago do not
+// count. Otherwise a new throttle would refuse all requests before the first answer.
 //
-// A Throttle is made by [NewThrottle]; the zero Throttle denies everything. It is safe for concurrent use, owns no goroutine and
-// needs no Close. No request takes a
-// lock, except the one that opens a bucket and those Ignored or Refused later than the bucket in which they began.
+// A Throttle is made by [NewThrottle]; the zero Throttle denies everything. It is safe for concurrent use, owns no
+// goroutine and needs no Close. Requests take no lock, with two exceptions: the one that opens a bucket, and those
+// Ignored or Refused after the bucket in which they began.
 type Throttle struct {
 	base      base
 	opts      atomic.Pointer[ThrottleOptions]
@@ -38,7 +38,7 @@ type Throttle struct {
 	active    atomic.Bool  // the odds are not 0
 	streak    atomic.Int64 // successes in a row while active
 	streakAt  atomic.Int64 // instant of the first of them
-	lastCall  atomic.Int64 // instant of the last call let through while active
+	lastCall  atomic.Int64 // instant of the last admitted call while active
 	gen       atomic.Uint32
 	inFlight  stats.Counter
 
@@ -49,8 +49,8 @@ type Throttle struct {
 	mu         sync.Mutex // guards opts against concurrent Tune
 }
 
-// NewThrottle returns a Throttle with the given options; nil means the defaults. It returns an error that names the field
-// that cannot be right.
+// NewThrottle returns a Throttle with the given options; nil means the defaults. It returns an error that names the
+// invalid field.
 func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	if o == nil {
 		o = &ThrottleOptions{}
@@ -164,7 +164,7 @@ func (t *Throttle) Done(r spillway.Request, tk spillway.Ticket, res spillway.Res
 }
 
 func (t *Throttle) succeeded(now instant, same bool) {
-	if !same { // its request is forgotten, and a success more than requests would tip the scales
+	if !same { // its request is forgotten, so counting the success would give more accepts than requests
 		t.stale.Add(1)
 		return
 	}
@@ -186,11 +186,11 @@ func (t *Throttle) succeeded(now instant, same bool) {
 	}
 }
 
-// recoverSpan is how long there must be nothing but successes before a Throttle forgets the past. A dependency that is
-// overloaded gives many in a row too, at the beginning of each of its own intervals.
+// recoverSpan is how long all calls must succeed before a Throttle forgets the past. An overloaded dependency can also
+// give many successes in a row, at the beginning of each of its own intervals.
 const recoverSpan = time.Second
 
-// recover forgets the past, unless another goroutine just did.
+// recover forgets the past, unless another goroutine has just done so.
 func (t *Throttle) recover() {
 	if !t.active.CompareAndSwap(true, false) {
 		return
@@ -200,7 +200,7 @@ func (t *Throttle) recover() {
 	t.recoveries.Add(1)
 }
 
-// restart forgets what goes with a trail that is empty now.
+// restart resets the state that belonged to the old contents of the trail.
 func (t *Throttle) restart() {
 	t.nextGen()
 	t.streak.Store(0)
@@ -213,7 +213,7 @@ func (t *Throttle) nextGen() {
 	}
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Throttle.Tune]. The
+// Options returns the current options, with every default filled in. Change them and pass them to [Throttle.Tune]. The
 // zero Throttle has none.
 func (t *Throttle) Options() ThrottleOptions {
 	if o := t.opts.Load(); o != nil {
@@ -242,7 +242,8 @@ func (t *Throttle) Tune(o ThrottleOptions) error {
 	return nil
 }
 
-// ThrottleStats is a snapshot of what a [Throttle] believes. Figures are read one after the other while requests go on.
+// ThrottleStats is a snapshot of the state of a [Throttle]. The figures are read one after the other while requests go
+// on.
 type ThrottleStats struct {
 	Name     string  // ThrottleOptions.Name
 	Requests int64   // in the window, those refused included

@@ -9,38 +9,38 @@ import (
 	"github.com/spillway-go/spillway/internal/name"
 )
 
-// ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults; nothing has to be set. With MinRequests 1,
-// MaxRefusal 1, ProbeEvery and RecoverAfter Off, a Throttle is what the book describes.
+// ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults. With MinRequests 1, MaxRefusal 1, and
+// ProbeEvery and RecoverAfter Off, a Throttle works as the book describes.
 type ThrottleOptions struct {
-	// Name is what rejections and Stats call the Throttle: printable ASCII, at most 64 bytes. If Name is empty, it is
-	// "throttle". It cannot change later.
+	// Name is the name of the Throttle in rejections and Stats: printable ASCII, at most 64 bytes. If Name is empty, it
+	// is "throttle". It cannot change later.
 	Name string
-	// K is how many times as many requests as are accepted go through before some are refused, at least 1. The lower,
-	// the sooner it refuses and the less reaches a dependency in trouble: with 2, at most twice what it can accept.
-	// If K is 0, it is 2.
+	// K is the ratio of requests to accepts above which some requests are refused, at least 1. A lower K refuses sooner
+	// and sends less load to a dependency in trouble. With 2, the dependency gets at most twice the load that it can
+	// accept. If K is 0, it is 2.
 	K float64
 	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot change later.
 	Window time.Duration
-	// Buckets is the number of parts in which the Window moves on, at most 1000. Window must be a multiple of it in
-	// nanoseconds. If Buckets is 0, it is 40. It cannot change later.
+	// Buckets is the number of steps in which the Window moves on, at most 1000. Window in nanoseconds must be a
+	// multiple of it. If Buckets is 0, it is 40. It cannot change later.
 	Buckets int
 	// MinRequests is how many requests there must be in the Window before one is refused. If MinRequests is 0, it is 20.
 	MinRequests int
-	// MaxRefusal is the greatest share of requests, in (0, 1], that is refused. What it lets through finds out when the
+	// MaxRefusal is the greatest share of requests, in (0, 1], that is refused. The other requests find out when the
 	// dependency is back. If MaxRefusal is 0, it is 0.95.
 	MaxRefusal float64
-	// ProbeEvery is after how much time without a call one goes through, whatever the odds. If ProbeEvery is 0, it is 1 s.
-	// If it is [Off], the odds decide alone.
+	// ProbeEvery is the time without an admitted call after which the next call is admitted, whatever the probability.
+	// If ProbeEvery is 0, it is 1 s. If it is [Off], only the probability decides.
 	ProbeEvery time.Duration
-	// RecoverAfter is how many successes in a row, over at least one second, end the refusals: the Throttle then forgets
-	// the past. So recovery takes no longer after a long outage, nor at a high rate. If RecoverAfter is 0, it is 5. If it
-	// is [Off], the past goes only when the Window moves on.
+	// RecoverAfter is how many successes in a row, over at least one second, end the refusals: the Throttle then
+	// forgets the past. So recovery takes no longer after a long outage or at a high rate. If RecoverAfter is 0, it is
+	// 5. If it is [Off], requests are forgotten only when they leave the Window.
 	RecoverAfter int
 	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot change later.
 	Seed uint64
 }
 
-// withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
 	o.K = cmp.Or(o.K, 2.0)
 	o.Window = cmp.Or(o.Window, 2*time.Minute)

@@ -8,9 +8,10 @@ import (
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
-// A trail counts requests and accepts over a window. It keeps running totals, and for each slot what they were when it
-// began: what is in the window is the difference, so that a request makes one addition and reads two words, whatever the
-// number of slots. Time that goes back counts as the latest, unless it is the latest that is wrong: see rewind.
+// A trail counts requests and accepts over a window. It keeps running totals, and for each slot a copy of the totals
+// from when the slot began. The difference is the count in the window. So a request makes one addition and reads two
+// words, whatever the number of slots. A time before the latest counts as the latest, unless the latest is wrong: see
+// rewind.
 type trail struct {
 	span   instant
 	slots  int64
@@ -23,7 +24,7 @@ type trail struct {
 	late   lateCount
 	marks  []mark // [slot modulo slots]
 	_      [stripe.Size]byte
-	total  mark          // what every request writes is one cache line
+	total  mark          // every request writes to one cache line only
 	chance atomic.Uint64 // state of the sequence of random numbers
 	_      [stripe.Size]byte
 }
@@ -41,7 +42,7 @@ func (t *trail) init(span instant, slots int64) {
 	t.marks = make([]mark, slots)
 }
 
-// grace is how long a request under way is not held against the service.
+// grace is how long a running request does not count against the service.
 const grace = instant(1e9)
 
 // slot returns the slot of now, or the newest if that is later, and moves the trail on if it is new.
@@ -67,8 +68,8 @@ func (t *trail) slot(now instant) int64 {
 	return t.newest.Load()
 }
 
-// rewind takes note of a request from before the window. If nearly all since the window moved on last came so, its end is not to be
-// believed: then the trail forgets all and ends with now, and rewind returns true.
+// rewind counts a request from before the window. If nearly all requests since the window last moved on were like that,
+// the end of the window must be wrong. Then the trail forgets everything and ends with now, and rewind returns true.
 func (t *trail) rewind(now instant) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +158,7 @@ func (t *trail) clear() {
 	t.floor.set(&t.total)
 }
 
-// sum returns what is in the window that ends at now, without moving on.
+// sum returns the counts of the window that ends at now, without moving the window on.
 func (t *trail) sum(now instant) (requests, accepts int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

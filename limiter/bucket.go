@@ -7,23 +7,25 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A Bucket is the [Rule] of a token bucket: it holds up to Burst tokens and gains them at a steady rate, and a request passes
-// if it finds as many as it costs. So at most Burst + rate × d requests pass in any time d. It begins full.
+// A Bucket is the [Rule] of a token bucket: it holds up to Burst tokens and gains tokens at a steady rate. A request
+// passes if the bucket holds at least its cost. So at most Burst + rate × d requests pass in any time d. It begins
+// full.
 //
-// A leaky bucket used as a meter is the same rule seen from the other side: it holds Burst, each request pours its cost in, it
-// leaks at Rate, and a request that would make it overflow is refused. Its level is [State.Limit] - [State.Remaining]. The leaky
-// bucket in which requests wait is a [Shaper].
+// A leaky bucket used as a meter is the same rule seen from the other side. It holds Burst and leaks at Rate. Each
+// request pours its cost in, and a request that would make it overflow is refused. Its level is [State.Limit] -
+// [State.Remaining]. The leaky bucket in which requests wait is a [Shaper].
 //
 // It is GCRA in integers: exact at any rate from one per day to a billion per second, whatever the pattern of requests.
 type Bucket struct {
-	// Rate is how fast tokens come back. It has to be set.
+	// Rate is how fast tokens come back. It is required.
 	Rate Rate
 	// Burst is how many tokens the bucket holds, which is the greatest cost that can ever pass. If Burst is 0, it is
-	// Rate.Tokens, or 1 if that is 0. So that nothing is ever rounded, it is at most 2^61 over the ns that Rate has for one
-	// token, as a fraction in its lowest terms, and never more than 2^53: 26 000 at one per day, 2.3e9 at one per second.
+	// Rate.Tokens, or 1 if that is 0. Burst has an upper bound, so that nothing is ever rounded: 2^61 divided by the ns
+	// that Rate has for one token, as a fraction in its lowest terms, and never more than 2^53. That is 26 000 at one
+	// per day and 2.3e9 at one per second.
 	Burst int
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "token bucket".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "token bucket".
 	Name string
 }
 
@@ -40,7 +42,8 @@ func (r Bucket) plan() (p plan[gcraState], err error) {
 
 func (r Bucket) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
-// A meter is the limit by a [Bucket]. It repeats the two methods that services call most, without the indirections of limit.
+// A meter is the limit of a [Bucket]. It implements the two most called methods directly, without the indirections of
+// limit.
 type meter struct {
 	limit[gcraState]
 	g *gcra // the core; guarded by mu

@@ -8,8 +8,8 @@ import (
 // A Calendar is a period of the wall clock that windows are aligned to.
 type Calendar uint8
 
-// The periods. A day and a month begin at local midnight, or at the first moment of the day where a change of the clocks
-// skips midnight; a day with such a change has 23 or 25 hours. An hour that such a change cuts into two counts as two.
+// The periods. A day and a month begin at local midnight, or at the first moment of the day if a clock change skips
+// midnight. A day with a clock change has 23 or 25 hours. An hour that a clock change cuts in two counts as two.
 const (
 	EveryMinute Calendar = iota + 1
 	EveryHour
@@ -79,7 +79,7 @@ func (c *calendar) find(sec int64) (start, end int64) {
 	}
 }
 
-// clip returns the period of length d that begins at start, without what is beyond a change of the clocks.
+// clip returns the period of length d that begins at start, cut off at a clock change.
 func clip(t time.Time, start int64, d time.Duration) (int64, int64) {
 	end := start + int64(d/time.Second)
 	from, to := t.ZoneBounds()

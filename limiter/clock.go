@@ -2,20 +2,20 @@ package limiter
 
 import "time"
 
-// horizon bounds how far from the making of a limit an instant may be, and every wait: 73 years in ns.
+// horizon bounds every wait, and the distance of an instant from the creation of the limit: 73 years in ns.
 const horizon = 1 << 61
 
-// never is the wait for what will not come.
+// never is the wait for tokens that will not come.
 const never = time.Duration(1<<63 - 1)
 
-// readClock is where methods without a time argument read it. A Policy does not call it.
+// readClock reads the clock for methods without a time argument. A Policy does not call it.
 func readClock() time.Time {
-	return time.Now() //nolint:forbidigo // what is called directly, and not by a Gate, stands at the edge
+	return time.Now() //nolint:forbidigo // methods that are called directly, without a Gate, read the clock themselves
 }
 
-// A clock turns times into ns since a horizon before the limit was made: from 0, before which nothing was, to 2 × horizon, to
-// which another horizon can be added. Times with a monotonic reading differ by it, so that a step of the wall clock
-// changes nothing.
+// A clock turns times into ns since one horizon before the limit was made. The result is between 0 and 2 × horizon, so
+// that another horizon can be added without overflow. It uses the monotonic reading of a time if there is one, so a
+// step of the wall clock changes nothing.
 type clock struct{ base time.Time }
 
 func newClock() clock { return clock{base: readClock()} }

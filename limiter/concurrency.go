@@ -11,16 +11,17 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A Concurrency is the [Rule] that lets at most Limit requests run at once: a semaphore that refuses instead of blocking. A
-// request of cost n takes n places. By a [Queue] requests wait for their turn.
+// A Concurrency is the [Rule] that lets at most Limit requests run at once: a semaphore that refuses instead of
+// blocking. A request of cost n takes n places. In a [Queue], requests wait for their turn.
 //
-// It limits the requests in flight, not a rate: it protects resources that run out when requests pile up, such as memory or a
-// pool of connections. So its refusals are for lack of room (503), not of quota (429). It takes no lock. When Limit is lowered
-// while it runs, running requests go on, and nothing new is let in until there is room.
+// It limits the requests in flight, not a rate: it protects resources that run out when requests pile up, such as
+// memory or a pool of connections. So it refuses for lack of room (503), not because of a quota (429). It takes no
+// lock. When Limit is lowered, running requests continue, and no new request is admitted until there is room.
 type Concurrency struct {
-	// Limit is how many requests may run at once, at least 1. It has to be set.
+	// Limit is how many requests may run at once, at least 1. It is required.
 	Limit int
-	// Name is what rejections and metrics call the limit, in printable ASCII. If Name is empty, it is "concurrency".
+	// Name is the name of the limit in rejections and metrics, in printable ASCII. If Name is empty, it is
+	// "concurrency".
 	Name string
 }
 
@@ -52,7 +53,7 @@ func (r Concurrency) build() (Limiter, error) {
 
 func (r Concurrency) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
-// A places is the limit by a [Concurrency].
+// A places is the limit of a [Concurrency].
 type places struct {
 	limit    atomic.Int64
 	inFlight atomic.Int64
@@ -71,7 +72,7 @@ func (c *places) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, 
 	return 0, c.refusal(n)
 }
 
-// Done gives the places of r back, however it went.
+// Done gives the places of r back, whatever the outcome.
 func (c *places) Done(r spillway.Request, _ spillway.Ticket, _ spillway.Result) {
 	c.release(costOf(&r))
 }
@@ -108,7 +109,7 @@ func (c *places) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, 
 	return Reservation{from: c, n: int64(n)}, nil
 }
 
-// ns makes every time count as that of the Reservation: places are held until they are given back.
+// ns returns the time of the Reservation for every time, because places are held until they are given back.
 func (c *places) ns(time.Time) int64 { return 0 }
 
 func (c *places) refund(_ time.Time, _ Reservation, n int64) { c.release(n) }
@@ -187,7 +188,7 @@ func (c *places) Stats() Stats {
 	return Stats{Name: c.plan.name, InFlight: c.inFlight.Load(), Refused: c.refused.Value()}
 }
 
-// lending is the rule of a Concurrency for a Keyed, where the lock of a shard guards what is in flight.
+// lending is the rule of a Concurrency for a Keyed, where the lock of a shard guards the count in flight.
 type lending struct{ limit int64 }
 
 func (p *lending) take(inFlight *int64, _ moment, n, _ int64) (wait int64, stamp uint64, ok bool) {
@@ -210,7 +211,7 @@ func (p *lending) idle(inFlight *int64, _ moment) bool { return *inFlight == 0 }
 
 func (p *lending) since(int64, *int64) core[int64] { return p }
 
-// heir returns none: places taken from s are given back to s.
+// heir returns an empty state, because places taken from s are given back to s.
 func (p *lending) heir(*int64, moment) int64 { return 0 }
 
 func (p *lending) max() int64 { return p.limit }

@@ -9,22 +9,23 @@ import (
 
 // The reasons of the rejections in this package, fit for metric labels.
 const (
-	ReasonRate     = "rate exceeded"       // a bucket is empty, or a warm-up does not go faster yet
+	ReasonRate     = "rate exceeded"       // a bucket is empty, or a warm-up is not at full rate yet
 	ReasonQuota    = "quota used up"       // a window is full
 	ReasonLimit    = "limit reached"       // as many as may run at once do
 	ReasonFull     = "queue full"          // as many as may wait do
-	ReasonWait     = "wait too long"       // it would wait, or has waited, longer than it may
-	ReasonDeadline = "deadline too near"   // its turn would come after the deadline of its context
-	ReasonOusted   = "ousted from queue"   // it waited, and gave its place to a request of higher priority
+	ReasonWait     = "wait too long"       // the request would wait, or has waited, too long
+	ReasonDeadline = "deadline too near"   // the turn of the request would come after the deadline of its context
+	ReasonOusted   = "ousted from queue"   // the request waited, and lost its place to a request of higher priority
 	ReasonTooLarge = "cost exceeds limit"  // it costs more than can ever pass
 	ReasonNegative = "cost is negative"    // tokens are not minted that way
-	ReasonZero     = "limiter is not made" // it is the zero value instead of what the constructor returns
+	ReasonZero     = "limiter is not made" // the limit is a zero value, which no constructor has made
 )
 
-// A tooLateError is a refusal because of the deadline of a context. It matches that too, and costs no allocation.
+// A tooLateError is a refusal because of the deadline of a context. It also matches context.DeadlineExceeded, and does
+// not allocate.
 type tooLateError struct{ *spillway.Rejection }
 
-// Is reports whether target is [context.DeadlineExceeded] or what the Rejection is.
+// Is reports whether target is [context.DeadlineExceeded] or matches the Rejection.
 func (e tooLateError) Is(target error) bool {
 	return target == context.DeadlineExceeded || e.Rejection.Is(target)
 }
@@ -32,7 +33,8 @@ func (e tooLateError) Is(target error) bool {
 // Unwrap returns the Rejection.
 func (e tooLateError) Unwrap() error { return e.Rejection }
 
-// forDeadline returns err, which matches [context.DeadlineExceeded] too if it refuses for now and ctx has a deadline.
+// forDeadline returns err. If err is a refusal for now and ctx has a deadline, the result also matches
+// [context.DeadlineExceeded].
 func forDeadline(ctx context.Context, err error) error {
 	rej, ok := err.(*spillway.Rejection) //nolint:errorlint // not wrapped, or it could never pass
 	if _, bounded := ctx.Deadline(); !ok || !bounded || rej.Reason == ReasonZero {
@@ -41,9 +43,9 @@ func forDeadline(ctx context.Context, err error) error {
 	return tooLateError{rej}
 }
 
-// A CostError tells that a call can never pass, however long it waits: it asks for more tokens than the limit ever gives
-// at once, or for a negative number. It wraps the [spillway.Rejection] that a [spillway.Gate] would return, so it matches
-// [spillway.ErrRejected] too.
+// A CostError says that a call can never pass, however long it waits. The call asks for more tokens than the limit ever
+// gives at once, or for a negative number. It wraps the [spillway.Rejection] that a [spillway.Gate] would return, so it
+// matches [spillway.ErrRejected] too.
 type CostError struct {
 	Limit     string // name of the limit
 	Cost      int    // asked for
@@ -62,7 +64,7 @@ func (e *CostError) Error() string {
 // Unwrap returns the rejection.
 func (e *CostError) Unwrap() error { return e.rejection }
 
-// costOf returns what r consumes: at least 1, or a negative number that no limit accepts.
+// costOf returns the cost of r: at least 1, or a negative number that no limit accepts.
 func costOf(r *spillway.Request) int64 {
 	if r.Cost == 0 {
 		return 1

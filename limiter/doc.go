@@ -1,4 +1,4 @@
-// Package limiter holds static limits: a rule says beforehand, in numbers, how much a caller may do.
+// Package limiter holds static limits: a rule sets in advance, in numbers, how much a caller may do.
 //
 //	rule := limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20}
 //	...
@@ -12,35 +12,36 @@
 //		return errTooFast
 //	}
 //
-// A [Rule] is plain data. [New] makes a [Limiter] of it, which is a [spillway.Policy] and can be called directly. Use
+// A [Rule] is plain data. [New] makes a [Limiter] from it, which is a [spillway.Policy] and can be called directly. Use
 //
 //   - a [Bucket] to allow a rate, with bursts up to a size,
 //   - a [Shaper] to have requests wait and pass at an even pace,
 //   - a [FixedWindow] for quotas as contracts state them, such as 3 per day,
-//   - a [SlidingWindow] to allow so many in any minute; a [SlidingLog] does so exactly and takes more memory,
+//   - a [SlidingWindow] to allow a number of requests in any minute; a [SlidingLog] does so exactly and takes more memory,
 //   - a [WarmUp] to begin slowly after a pause,
-//   - a [Concurrency] to bound how many requests run at once; by a [Queue] others wait for their turn.
+//   - a [Concurrency] to bound how many requests run at once; in a [Queue], other requests wait for their turn.
 //
-// A [Keyed] keeps a limit for each key, a [Registry] any policy, such as a Shaper or a Queue. An [XTime] puts a limiter of
-// golang.org/x/time/rate behind a gate.
+// A [Keyed] keeps a limit for each key, and a [Registry] keeps any policy, such as a Shaper or a Queue. An [XTime] puts
+// a limiter of golang.org/x/time/rate behind a gate.
 //
 // # Time and cost
 //
-// A Policy here reads no clock unless it waits: the time is [spillway.Request.Arrived]. Methods that need the time take it,
-// except Allow, Wait and Tune, which read the clock. Time never runs backwards: a time before that of an earlier call counts as
-// that time, so a stale clock gains nothing.
+// A Policy here reads no clock unless it waits: the time is [spillway.Request.Arrived]. Methods that need the time take
+// it, except Allow, Wait and Tune, which read the clock. Time never runs backwards: a time before that of an earlier
+// call counts as the time of that call, so a stale clock gains no tokens.
 //
-// A cost of n takes n tokens at once or none. A cost that can never pass is an error of its own, [CostError], or for a gate a
-// rejection with [ReasonTooLarge]. Nothing mints tokens: a negative cost is refused, and giving back fills up to the limit.
+// A cost of n takes n tokens at once or none. A cost that can never pass has its own error, [CostError]; a gate gets a
+// rejection with [ReasonTooLarge]. No call creates tokens: a negative cost is refused, and giving back fills up to the
+// limit.
 //
 // # Rules that change
 //
-// [Limiter.Tune] and [Keyed.Tune] replace the whole rule while requests go on, where a field that is 0 means its default. To
-// change one field, take the rule in force from [Limiter.Rule]. A rule of another kind or name is an error.
+// [Limiter.Tune] and [Keyed.Tune] replace the whole rule while requests go on, where a field that is 0 means its
+// default. To change one field, take the current rule from [Limiter.Rule]. A rule of another kind or name is an error.
 //
 // # Refused
 //
-// Rates and windows set [spillway.Rejection.OverQuota], since the caller used up its quota, and say in RetryAfter when to try
-// again: at most 1/16 later than needed, and never too early for a request of the same cost. [Concurrency] and [Queue] refuse
-// for lack of room. When there will be some is unknown, so RetryAfter is 0.
+// Rates and windows set [spillway.Rejection.OverQuota], because the caller used up its quota. Their RetryAfter says
+// when to try again: at most 1/16 later than needed, and never too early for a request of the same cost. [Concurrency]
+// and [Queue] refuse for lack of room. Nobody knows when there will be room, so RetryAfter is 0.
 package limiter

@@ -8,25 +8,26 @@ import (
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
-// A gcra is the Generic Cell Rate Algorithm (ITU-T I.371) in integers. It measures what was taken in ticks, of which a
-// token has b and each ns that passes takes a away, where a/b is the rate in its lowest terms. Nothing is ever rounded.
+// A gcra is the Generic Cell Rate Algorithm (ITU-T I.371) in integers. It measures taken tokens in ticks. A token is b
+// ticks, and each ns that passes takes a ticks away, where a/b is the rate in its lowest terms. Nothing is ever
+// rounded.
 //
 // Written with a level instead of the usual theoretical arrival time, it is a leaky bucket that holds burst tokens; read
 // from the other side, it is a token bucket of that size. Both are the same rule.
 type gcra struct {
 	rate  Rate
 	burst int64
-	a, b  int64 // tokens per ns as a fraction; a is 0 if there are never any
+	a, b  int64 // tokens per ns as a fraction; a is 0 if no tokens ever come back
 	full  int64 // burst in ticks
 	drain int64 // ns after which every level is 0
-	from  int64 // ns since when this is the rate; 0 if ever since
+	from  int64 // ns at which this rate began; 0 if it never changed
 }
 
-// gcraState is the zero value if nobody has taken anything.
+// gcraState is the zero value until the first token is taken.
 type gcraState struct {
 	level int64 // ticks taken, at most maxLevel
 	last  int64 // ns up to which level is drained; time never runs backwards from here
-	// taken counts all tokens ever taken, modulo 2^62, given back or not: a token's place in the order of all.
+	// taken counts all tokens ever taken, modulo 2^62, given back or not. It gives each token its place in the order.
 	taken uint64
 }
 
@@ -36,7 +37,7 @@ const placeMask = 1<<62 - 1
 // maxLevel bounds the ticks owed, reservations included, so that adding a cost cannot overflow.
 const maxLevel = 1 << 61
 
-// newGCRA returns the rule of a limit, or an error that calls burst by burstName.
+// newGCRA returns the rule of a limit, or an error that names burst as burstName.
 func newGCRA(limit string, rate Rate, burst int, burstName string) (*gcra, error) {
 	if err := rate.validate(limit); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func newGCRA(limit string, rate Rate, burst int, burstName string) (*gcra, error
 	return g, nil
 }
 
-// levelAt returns what is left of the level at ns, and up to when that is so.
+// levelAt returns the level at ns, and the time up to which it is drained.
 func (g *gcra) levelAt(s *gcraState, ns int64) (level, last int64) {
 	elapsed := ns - s.last
 	if elapsed <= 0 {
@@ -80,7 +81,7 @@ func (g *gcra) waitFor(ticks int64) int64 {
 	switch {
 	case ticks <= 0:
 		return 0
-	case g.a == 1: // most rates divide a second, and a division is dear
+	case g.a == 1: // most rates divide a second, and a division is slow
 		return ticks
 	case g.a == 0:
 		return int64(never)
@@ -113,8 +114,8 @@ func (s *gcraState) count(n int64) (stamp uint64) {
 	return s.taken
 }
 
-// giveBack returns tokens as far as time has not returned them. While the level is above full somebody waits, who was told when
-// to go: then only the last in the queue can leave it.
+// giveBack returns the tokens that time has not returned yet. While the level is above full, a caller waits that
+// already knows its time. Then only the last in the queue can leave.
 func (g *gcra) giveBack(s *gcraState, m moment, l loan) {
 	switch s.level, s.last = g.levelAt(s, m.ns); {
 	case s.level <= g.full:
@@ -125,9 +126,10 @@ func (g *gcra) giveBack(s *gcraState, m moment, l loan) {
 	}
 }
 
-// pourBack is giveBack for a level that nobody waits for. It leaks from the oldest on. Two bounds say how much of the loan there
-// must still be, whatever was given back since and in whatever order. The level less all that was taken later belongs to the loan
-// or to older tokens, behind which it is whole. And no more than all that leaked since it was taken can be missing.
+// pourBack is giveBack for a level for which nobody waits. The level leaks from the oldest token on. Two lower bounds
+// tell how much of the loan is left, whatever was given back since and in whatever order. First, the level minus all
+// later tokens belongs to the loan or to older tokens; if older tokens are left, the loan is whole. Second, the loan
+// cannot have lost more than all that leaked since it was taken.
 func (g *gcra) pourBack(s *gcraState, l loan) {
 	still, ticks := int64(0), l.n*g.b
 	later := (s.taken - l.stamp) & placeMask
@@ -140,7 +142,7 @@ func (g *gcra) pourBack(s *gcraState, l loan) {
 	s.level = max(s.level-min(still, ticks), 0)
 }
 
-// since returns the rule for what is taken from an instant on: what leaked before is unknown to it.
+// since returns the rule for tokens taken from an instant on. It does not know what leaked before.
 func (g *gcra) since(ns int64, s *gcraState) core[gcraState] {
 	next := *g
 	if next.from = ns; s != nil {
@@ -171,7 +173,7 @@ func (g *gcra) max() int64 { return g.burst }
 
 func (g *gcra) follows(core[gcraState]) error { return nil }
 
-// adopt turns a state of old into one of g: as many tokens stay taken as were.
+// adopt turns a state of old into a state of g. The number of taken tokens stays the same.
 func (g *gcra) adopt(s *gcraState, m moment, old core[gcraState]) {
 	o := old.(*gcra) //nolint:forcetypeassert // the only core of its state
 	s.level, s.last = o.levelAt(s, m.ns)

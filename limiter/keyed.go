@@ -16,12 +16,13 @@ const maxMaxKeys = 1 << 30
 
 // A Keyed keeps a limit of the same kind for each [spillway.Request.Key]: 100 per second for every tenant.
 //
-// It holds at most MaxKeys keys, and takes 43 to 120 bytes for each that has a Bucket; more for limits that remember more. It
-// forgets a key only when its limit is as good as new, so inventing keys or waiting gains no client a fresh
-// bucket early. When there are MaxKeys others that are not, a new key shares one limit with the other new keys of its shard, of
-// which there are up to 256. When there is room for it, its own limit begins with what is left of the shared one; only a
-// [Concurrency] begins anew, so a key may then hold up to twice Limit until its shared places are back. So inventing keys, however
-// many, neither makes it grow nor loosens anybody's limit. To limit all keys together, put another limit in the [spillway.Gate].
+// It holds at most MaxKeys keys, and takes 43 to 120 bytes for each that has a Bucket; more for limits that remember
+// more. It forgets a key only when the limit of the key equals a new one, so a client gains no fresh bucket by
+// inventing keys or waiting. When it is full of keys in use, a new key shares one limit with the other new keys of its
+// shard; there are up to 256 shards. When there is room for the key, its own limit begins with the tokens left in the
+// shared one. Only a [Concurrency] begins empty, so a key may then hold up to twice Limit until its shared places are
+// back. So a client that invents keys can neither make the Keyed grow nor loosen any limit. To limit all keys together,
+// put another limit in the [spillway.Gate].
 //
 // It is made by [NewKeyed]; the zero Keyed denies everything. All methods may be called concurrently: keys are spread over
 // shards with a lock each. It owns no goroutine and needs no Close.
@@ -30,23 +31,23 @@ type Keyed struct {
 	keys  keyedLimits // nil in the zero value
 }
 
-// KeyedOptions tune a [Keyed]. Nothing has to be set.
+// KeyedOptions tune a [Keyed]. No field is required.
 type KeyedOptions struct {
 	// MaxKeys is how many keys have a limit of their own at once, at most 2^30. If MaxKeys is 0, it is 2^20.
 	MaxKeys int
 }
 
-// KeyedStats is a snapshot of a [Keyed]. Its counts are of all keys together.
+// KeyedStats is a snapshot of a [Keyed]. Its counts are totals over all keys.
 type KeyedStats struct {
 	Stats
 	Keys       int64 // that have a limit of their own now
 	MaxKeys    int64
-	Overflowed int64 // requests of keys that shared a limit, since there was no room for one of their own
-	Evicted    int64 // idle keys forgotten, whose limit was as good as new
+	Overflowed int64 // requests of keys that shared a limit, because there was no room for their own
+	Evicted    int64 // forgotten idle keys, whose limit equalled a new one
 }
 
-// NewKeyed returns a Keyed that knows no keys, with a limit by the rule for each; nil options mean the defaults. The rule is not
-// a [Shaper] or a [Queue]: those go into a [Registry]. The error names the field that cannot be right.
+// NewKeyed returns a Keyed that knows no keys, with a limit for each key by the rule; nil options mean the defaults.
+// The rule must not be a [Shaper] or a [Queue]: those go into a [Registry]. The error names the invalid field.
 func NewKeyed(rule Rule, o *KeyedOptions) (*Keyed, error) {
 	var opts KeyedOptions
 	if o != nil {
@@ -86,7 +87,8 @@ func (k *Keyed) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, e
 	return 0, k.keys.refusal(m, n, wait, v)
 }
 
-// Done gives back what r took: if it was [spillway.Refused], or, from a [Concurrency], however it went.
+// Done gives back the tokens of r if it was [spillway.Refused]. For a [Concurrency] it gives back the places whatever
+// the outcome.
 func (k *Keyed) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if k.keys != nil && (res.Outcome == spillway.Refused || k.keys.lends()) {
 		m := k.clock.moment(r.Arrived)
@@ -94,8 +96,8 @@ func (k *Keyed) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	}
 }
 
-// Allow takes one token of a key now, if there is one, and reports whether there was. From a [Concurrency] it takes a place,
-// which the caller gives back with Refund.
+// Allow takes one token of a key now, if there is one, and reports whether it took one. From a [Concurrency] it takes a
+// place, which the caller gives back with Refund.
 func (k *Keyed) Allow(key string) bool {
 	if k.keys == nil {
 		return false
@@ -108,7 +110,7 @@ func (k *Keyed) Allow(key string) bool {
 	return v == taken
 }
 
-// AllowAt takes n tokens of a key at now if there are as many, and returns nil. Otherwise it takes none and returns the
+// AllowAt takes n tokens of a key at now if there are enough, and returns nil. Otherwise it takes none and returns the
 // *[spillway.Rejection] that says when to try again, or a *[CostError] if n is negative or can never pass.
 func (k *Keyed) AllowAt(now time.Time, key string, n int) error {
 	_, err := k.ReserveAt(now, key, n, 0)
@@ -128,8 +130,8 @@ func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
 	return res.sleep(ctx)
 }
 
-// ReserveAt takes n tokens of a key at now, or before they are there if they will be within maxWait, as [Limiter.ReserveAt]
-// does.
+// ReserveAt takes n tokens of a key at now, or reserves them if they will be available within maxWait, like
+// [Limiter.ReserveAt].
 func (k *Keyed) ReserveAt(now time.Time, key string, n int, maxWait time.Duration) (Reservation, error) {
 	if k.keys == nil {
 		return Reservation{}, errZero
@@ -156,10 +158,10 @@ func (k *Keyed) refund(now time.Time, r Reservation, n int64) {
 // Refund calls [Keyed.RefundAt] for tokens taken just now.
 func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
 
-// RefundAt gives back n tokens of a key that were taken at a given time and not used; of a [Concurrency] it gives back n places,
-// whenever they were taken. It does nothing if n is not positive, or if the key has no limit of its own, where time gives tokens
-// back. An earlier time than the true one gives back less, and a later one may give back too many: what was reserved comes back
-// by [Reservation.RefundAt], which knows.
+// RefundAt gives back n tokens of a key that were taken at a given time and not used. For a [Concurrency] it gives back
+// n places, whenever they were taken. It does nothing if n is not positive, or if time gives tokens back and the key
+// has no limit of its own. If the given time is too early, fewer tokens come back; if it is too late, too many may come
+// back. For reserved tokens use [Reservation.RefundAt], which knows the time.
 func (k *Keyed) RefundAt(taken time.Time, key string, n int) {
 	if k.keys != nil && n > 0 {
 		m := k.clock.moment(taken)
@@ -167,7 +169,7 @@ func (k *Keyed) RefundAt(taken time.Time, key string, n int) {
 	}
 }
 
-// PeekAt returns what a key could take at now, and takes nothing.
+// PeekAt returns how much a key could take at now, and takes nothing.
 func (k *Keyed) PeekAt(now time.Time, key string) State {
 	if k.keys == nil {
 		return State{}
@@ -186,8 +188,8 @@ func (k *Keyed) Rule() Rule {
 // Tune calls [Keyed.TuneAt] with the current time.
 func (k *Keyed) Tune(rule Rule) error { return k.TuneAt(readClock(), rule) }
 
-// TuneAt replaces the rule of all keys from now on, as [Limiter.TuneAt] does for one. It visits every key while no request can,
-// which takes some 10 ms for a million.
+// TuneAt replaces the rule of all keys from now on, as [Limiter.TuneAt] does for one. It visits every key while
+// requests wait, which takes some 10 ms for a million keys.
 func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	if k.keys == nil {
 		return nil
@@ -195,7 +197,7 @@ func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	return k.keys.tune(k.clock.moment(now), rule)
 }
 
-// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP.
+// Quota returns the tokens left for the key of r at now, for the RateLimit header fields of HTTP.
 func (k *Keyed) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if k.keys == nil {
 		return spillway.Quota{}

@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// keyedLimits is what a Keyed does, whatever the state of a key is.
+// keyedLimits holds the methods of a Keyed that do not depend on the type of the state.
 type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, kind by kind
 	take(m moment, key string, n, maxWait int64) (wait int64, stamp uint64, v verdict)
 	giveBack(m moment, key string, b loan)
@@ -23,16 +23,16 @@ type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, k
 	lends() bool    // what is taken is given back in any case
 }
 
-// sharedBit marks a stamp of what was taken from the limit that new keys share.
+// sharedBit marks the stamp of tokens taken from the limit that new keys share.
 const sharedBit = 1 << 63
 
-// A keyed is a table of states with one core.
+// A keyed is a table of states that share one core.
 type keyed[S any] struct {
 	*table[S]
 	core   atomic.Pointer[core[S]]
 	plan   atomic.Pointer[plan[S]]
 	reject *rejections
-	ends   *countdown // as in limit; nil if each key has windows of its own
+	ends   *countdown // as in limit; nil if each key has its own windows
 	wall   bool
 	lent   bool
 }
@@ -63,12 +63,12 @@ func (k *keyed[S]) take(m moment, key string, n, maxWait int64) (wait int64, sta
 	s, mark := sh.find(id), uint64(0)
 	if s == nil {
 		s = sh.insert(k.table, id, m.ns, func(s *S) bool { return c.idle(s, m) })
-		m.ns = max(m.ns, sh.last) // a stale clock does not find a fresh state where another was forgotten
+		m.ns = max(m.ns, sh.last) // so that a stale clock does not find a fresh state in place of a forgotten one
 		if s == nil {
 			s, mark = &sh.shared, sharedBit
 			sh.tally.overflowed++
 		} else {
-			s.state = c.heir(&sh.shared.state, m) // from which the key may have taken while there was no room
+			s.state = c.heir(&sh.shared.state, m) // the key may have taken from it while there was no room
 		}
 	}
 	ok := n == 0
@@ -97,8 +97,8 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	case b.stamp != noStamp && b.stamp&sharedBit != 0:
 		s, b.stamp = &sh.shared, b.stamp&^sharedBit
 	case k.lent:
-		// Without a stamp nobody knows whether it was lent while the key had no limit of its own. What the key does not hold,
-		// be it because such a one was taken for its own before, is still missing from the shared one.
+		// Without a stamp it is unknown whether the tokens were lent while the key had no limit of its own. Tokens that
+		// the key does not hold are still missing from the shared limit.
 		own := s.lent(b.n)
 		c.giveBack(&sh.shared.state, m, loan{n: b.n - own})
 		if b.n = own; s == nil {
@@ -115,7 +115,7 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	sh.counts.returned++
 }
 
-// lent returns how many of n are taken from s, which may be nil, of a limit that lends.
+// lent returns how many of n tokens are taken from s, a state of a limit that lends. s may be nil.
 func (s *slot[S]) lent(n int64) int64 {
 	if s == nil {
 		return 0
@@ -151,7 +151,7 @@ func (k *keyed[S]) peek(m moment, key string) State {
 	return c.peek(&own, m)
 }
 
-// tune holds all locks while it changes the core, since a state of one is nothing to another.
+// tune holds all locks while it changes the core, because the state of one core means nothing to another.
 func (k *keyed[S]) tune(m moment, rule Rule) error {
 	for i := range k.shards {
 		k.shards[i].mu.Lock()

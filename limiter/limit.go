@@ -11,7 +11,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A limit is what all limits that count tokens have in common: the Policy, the direct methods, and the lock around a state.
+// A limit holds the common part of all limits that count tokens: the Policy, the direct methods, and the lock around a
+// state.
 type limit[S any] struct {
 	clock  clock
 	reject *rejections
@@ -19,7 +20,8 @@ type limit[S any] struct {
 	ends *countdown
 	// calendar is that of the plan.
 	calendar bool
-	// closed is up to when nothing passes, unless tokens are given back: so the refusals of a flood take no lock.
+	// closed is the time until which nothing passes, unless tokens are given back. With it, refusals during a flood
+	// take no lock.
 	closed atomic.Int64
 	fast   stats.Counter // the refusals without lock
 
@@ -36,7 +38,7 @@ type counts struct{ admitted, refused, impossible, returned int64 }
 // open is the value of closed while the limit may have tokens.
 const open = 0
 
-// newLimit returns a limit by a plan, if that is without error.
+// newLimit returns a limit for a plan, or the error of the plan.
 func newLimit[S any](p plan[S], err error) (Limiter, error) {
 	if err != nil {
 		return nil, err
@@ -68,8 +70,8 @@ func (l *limit[S]) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 	return 0, l.refusal(m, n, wait, v)
 }
 
-// Done gives back what r took if it was [spillway.Refused]. Otherwise it does nothing: how a request went, and how long
-// it took, is none of this limit's business.
+// Done gives back what r took if it was [spillway.Refused]. Otherwise it does nothing, because this limit does not use
+// outcomes or latencies.
 func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
 		m := l.clock.moment(r.Arrived)
@@ -246,7 +248,7 @@ func (l *limit[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejecti
 	return l.reject.after(time.Duration(wait))
 }
 
-// failure is refusal for those who call directly.
+// failure is refusal for direct callers.
 func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
 	rej := l.refusal(m, int64(n), wait, v)
 	if v != impossible {
@@ -257,7 +259,7 @@ func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
 	return &CostError{Limit: rej.Policy, Cost: n, Max: int(min(l.core.max(), math.MaxInt)), rejection: rej}
 }
 
-// patience returns how long ctx lets somebody wait who begins at now.
+// patience returns how long ctx allows a caller to wait from now on.
 func patience(ctx context.Context, now time.Time) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return deadline.Sub(now)

@@ -14,27 +14,28 @@ type Order uint8
 
 // The orders.
 const (
-	// FIFO serves the first to come first. It is fair, and in an overload that lasts everybody waits as long as anybody.
+	// FIFO serves the first to come first. It is fair: in a long overload all requests wait equally long.
 	FIFO Order = iota
-	// LIFO serves the last to come first: in an overload some are served without delay, and the others not at all.
+	// LIFO serves the last to come first: in an overload some requests are served without delay, and the others are not
+	// served at all.
 	LIFO
-	// Adaptive is FIFO until the queue has not been empty for [Queue.Interval]. Then it stands: something keeps
-	// it from draining, and it is LIFO, and new requests wait for [Queue.Target] at most. This is adaptive LIFO
-	// with controlled delay, by Facebook after CoDel: bursts are served in order, standing queues do not delay everybody.
+	// Adaptive is FIFO until the queue has not been empty for [Queue.Interval]. Then the queue counts as standing: it
+	// is LIFO, and new requests wait for [Queue.Target] at most. This is Facebook's adaptive LIFO with controlled
+	// delay, after CoDel: bursts are served in order, and standing queues do not delay all requests.
 	Adaptive
 	numOrders
 )
 
-// A Queue is the [Rule] that lets at most Limit requests run at once, and has a bounded number of others wait for their turn:
-// those of the highest priority first, and among equals by [Order]. When MaxQueue requests wait, a request takes the place of
-// one of lower priority, or is refused. A request of cost n takes n places when it runs; while it is its turn and they are not
-// free, no other request of its priority passes it. By a [Concurrency] no request waits.
+// A Queue is the [Rule] that lets at most Limit requests run at once, and makes a bounded number of others wait for
+// their turn. The highest priority goes first, and equal priorities go by [Order]. When MaxQueue requests wait, a
+// request takes the place of one of lower priority, or is refused. A request of cost n takes n places when it runs.
+// Until n places are free, no other request of its priority overtakes it. With a [Concurrency], no request waits.
 //
-// The time that Admit takes does not count as latency for the policies behind it. Calls other than Admit have the priority
-// [spillway.Normal]. All fields but Name can change while the limit runs: waiting requests keep their place and their time, and
-// those that cost more than a new Limit are refused.
+// The time that Admit takes does not count as latency for the policies behind it. Calls other than Admit have the
+// priority [spillway.Normal]. All fields but Name can change while the limit runs. Waiting requests keep their place
+// and their time, except that requests that cost more than a new Limit are refused.
 //
-// Limit and MaxQueue have to be set.
+// Limit and MaxQueue are required.
 type Queue struct {
 	// Limit is how many requests may run at once, at least 1.
 	Limit int
@@ -42,17 +43,18 @@ type Queue struct {
 	MaxQueue int
 	// MaxWait is how long a request may wait. If MaxWait is 0, it is one second.
 	MaxWait time.Duration
-	// Order is which request is next among those of the same priority. The zero Order is FIFO.
+	// Order decides which request of the same priority is next. The zero Order is FIFO.
 	Order Order
-	// Target is how long a request may wait that comes while an Adaptive queue stands. If Target is 0, it is 5 ms.
+	// Target is the longest wait of a request that arrives while an Adaptive queue stands. If Target is 0, it is 5 ms.
 	Target time.Duration
-	// Interval is how long an Adaptive queue must not have been empty to stand. If Interval is 0, it is 100 ms.
+	// Interval is the time without an empty queue after which an Adaptive queue counts as standing. If Interval is 0,
+	// it is 100 ms.
 	Interval time.Duration
-	// Name is what rejections and metrics call the limit, in printable ASCII. If Name is empty, it is "queue".
+	// Name is the name of the limit in rejections and metrics, in printable ASCII. If Name is empty, it is "queue".
 	Name string
 }
 
-// complete fills in the defaults, and returns an error that names the field that cannot be right.
+// complete fills in the defaults, and returns an error that names the invalid field.
 func (r *Queue) complete() (err error) {
 	const kind = "Queue"
 	for _, d := range []struct {
@@ -108,19 +110,20 @@ type queue struct {
 	counts queueCounts
 }
 
-// busy counts the calls that found no free place and do not wait.
+// busy counts the calls that find no free place and do not wait.
 type queueCounts struct{ admitted, waited, busy, full, late, ousted, impossible, cancelled int64 }
 
 // Queues does nothing: it marks that Admit may block.
 func (q *queue) Queues() {}
 
-// Admit takes as many places as r costs, and waits for them if need be. It returns a *[spillway.Rejection] at once if as many
-// wait as may, or later if r has waited for too long or another takes its place in the queue; or ctx.Err() if ctx ends first.
+// Admit takes as many places as r costs, and waits for them if necessary. It returns a *[spillway.Rejection] at once if
+// the queue is full, or later if r has waited too long or another request takes its place in the queue. It returns
+// ctx.Err() if ctx ends first.
 func (q *queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), r.Priority)
 }
 
-// Done gives the places of r back, however it went, and whoever is next gets them.
+// Done gives the places of r back, whatever the outcome, and the next waiting requests get them.
 func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
@@ -147,7 +150,7 @@ func (q *queue) try(now int64, n int) error {
 	return nil
 }
 
-// costError returns the error of a cost that can never pass. The caller holds the lock.
+// costError returns the error for a cost that can never pass. The caller holds the lock.
 func (q *queue) costError(n int) error {
 	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.cost(int64(n))}
 }
@@ -174,7 +177,7 @@ func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, e
 	return Reservation{from: q, n: int64(n)}, nil
 }
 
-// ns makes every time count as that of the Reservation: places are held until they are given back.
+// ns returns the time of the Reservation for every time, because places are held until they are given back.
 func (q *queue) ns(time.Time) int64 { return 0 }
 
 func (q *queue) refund(now time.Time, _ Reservation, n int64) { q.release(q.clock.ns(now), n) }

@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// enter takes n places for one who came at now, and waits for them if need be.
+// enter takes n places for a request that came at now, and waits for them if necessary.
 func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
 	q.mu.Lock()
 	switch {
@@ -37,7 +37,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	return q.await(ctx, g, now, time.Duration(wait))
 }
 
-// await blocks until g, who came at now, has its places, or has to leave.
+// await blocks until g, which came at now, has its places or has to leave.
 func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
 	c := newClock()
 	timer := time.NewTimer(wait) //nolint:forbidigo // the shell that blocks
@@ -59,7 +59,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	case g.fate == large:
 		q.counts.impossible++
 		return q.reject.cost(g.n)
-	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer was quicker than the lock
+	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer fired before the lock was free
 		q.counts.admitted++
 		q.counts.waited++
 		return nil

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Rate is a number of tokens per duration, such as 100 per second. It is exact: 7 per minute and 300 million per second
-// are what they say, in the long run too. The zero Rate is no valid rate.
+// A Rate is a number of tokens per duration, such as 100 per second. It is exact: 7 per minute and 300 million per
+// second do not drift in the long run. The zero Rate is not valid.
 type Rate struct {
-	// Tokens is how many tokens there are in each Per. If Tokens is 0, there are never any: what is used up stays so.
+	// Tokens is the number of tokens in each Per. If Tokens is 0, used tokens never come back.
 	Tokens int
-	// Per is how long it takes for that many. It must be positive.
+	// Per is the time in which that number of tokens comes back. It must be positive.
 	Per time.Duration
 }
 

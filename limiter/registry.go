@@ -14,20 +14,20 @@ import (
 // A Member is a policy that a [Registry] can keep, such as a [Limiter]. Its tickets leave the uppermost bit at 0.
 type Member interface {
 	spillway.Policy
-	// Idle reports whether at now nothing is lost by forgetting the policy: nothing is in flight, no request waits, and it would
-	// decide as a new one does.
+	// Idle reports whether the policy can be forgotten at now without loss: nothing is in flight, no request waits, and
+	// it would decide like a new one.
 	Idle(now time.Time) bool
 }
 
-// A Registry keeps a policy of its own for each [spillway.Request.Key]: any that can say when it is idle, and above all those
-// that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
+// A Registry keeps a policy of its own for each [spillway.Request.Key]: any policy that can say when it is idle, and
+// above all policies that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
 //
-// It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
-// with all other new ones, and with requests without a key. So a client that invents keys neither makes it grow nor makes it forget a key in use.
+// It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one
+// policy with all other new keys, and with requests without a key. So a client that invents keys can neither make it
+// grow nor make it forget a key in use.
 //
-// A Registry's Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
-// its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
-// concurrently.
+// Admit of a Registry blocks if Admit of its members does. A Registry owns no goroutine and needs no Close, unless its
+// members do. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called concurrently.
 type Registry struct {
 	clock  clock
 	name   string
@@ -43,13 +43,15 @@ type registered struct {
 	users  int // requests that are admitted or ask
 }
 
-// RegistryOptions tune a [Registry]. New has to be set.
+// RegistryOptions tune a [Registry]. New is required.
 type RegistryOptions struct {
-	// Name is what Stats call the Registry: printable ASCII, at most 64 bytes. If Name is empty, it is "limits". Rejections carry
-	// the name that New gives to a policy; do not build it from the key, because names become metric labels.
+	// Name is the name of the Registry in Stats: printable ASCII, at most 64 bytes. If Name is empty, it is "limits".
+	// Rejections carry the name that New gives to a policy; do not build it from the key, because names become metric
+	// labels.
 	Name string
-	// New builds the policy of a key. It may be called more than once for a key, of which one result is used; no lock is held.
-	// Requests of a key whose New fails, or returns nil, go to the shared policy, which is built by New("") in [NewRegistry].
+	// New builds the policy of a key. It may be called more than once for a key; only one result is used. No lock is
+	// held. Requests of a key whose New fails, or returns nil, go to the shared policy, which is built by New("") in
+	// [NewRegistry].
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
@@ -60,12 +62,12 @@ type RegistryStats struct {
 	Name       string
 	Keys       int64 // that have a policy of their own now
 	MaxKeys    int64
-	Overflowed int64 // requests with a key that the shared policy decided on
+	Overflowed int64 // requests with a key that the shared policy decided
 	Evicted    int64 // idle keys forgotten
-	Failed     int64 // calls of New that gave no policy, or panicked
+	Failed     int64 // calls of New that returned no policy, or panicked
 }
 
-// NewRegistry returns a Registry that knows no keys. The error names the field that cannot be right, or is that of New.
+// NewRegistry returns a Registry that knows no keys. The error names the invalid field, or is that of New.
 func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	var opts RegistryOptions
 	if o != nil {
@@ -113,7 +115,7 @@ func (g *Registry) Admit(ctx context.Context, r spillway.Request) (spillway.Tick
 	return t, err
 }
 
-// Done tells the policy of r.Key how r went.
+// Done reports the outcome of r to the policy of r.Key.
 func (g *Registry) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if g.table == nil {
 		return
@@ -128,7 +130,7 @@ func (g *Registry) Done(r spillway.Request, t spillway.Ticket, res spillway.Resu
 	}
 }
 
-// use returns the policy of a key, which is not forgotten until leave is called, or the shared one.
+// use returns the policy of a key, or the shared one. The policy is not forgotten until leave is called.
 func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
 	if key == "" {
 		return g.shared, true
@@ -154,7 +156,7 @@ func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
 	return s.state.member, false
 }
 
-// buildFor returns what New builds for a key, or nil.
+// buildFor returns the policy that New builds for a key, or nil.
 func (g *Registry) buildFor(key string) (m Member) {
 	built := false
 	defer func() {
@@ -200,9 +202,10 @@ func (g *Registry) leave(key string) {
 	}
 }
 
-// Lookup returns the policy of a key, if it has one of its own; for the empty key, the policy of requests without a key and of
-// keys that have none of their own. It is there to change its limit, to read its Stats, to call it directly. It
-// builds none. The Registry may forget the key, and then builds another policy for its next request.
+// Lookup returns the policy of a key, if it has one of its own. For the empty key it returns the shared policy, which
+// serves requests without a key and keys without their own policy. Use Lookup to change the limit of a key, to read its
+// Stats or to call it directly. Lookup builds no policy. The Registry may forget the key later, and then builds a new
+// policy for the next request.
 func (g *Registry) Lookup(key string) (Member, bool) {
 	if g.table == nil {
 		return nil, false

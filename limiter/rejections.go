@@ -11,7 +11,7 @@ import (
 // errZero is what zero values answer.
 var errZero = &spillway.Rejection{Policy: "limiter", Reason: ReasonZero}
 
-// rejections are the refusals of one limit: shared by all who are refused, and built when they are first needed.
+// rejections are the refusals of one limit: shared by all refused requests, and built when first needed.
 type rejections struct {
 	policy, reason string
 	over           bool
@@ -33,7 +33,7 @@ func (r *rejections) build(reason string, retryAfter time.Duration) spillway.Rej
 	return spillway.Rejection{Policy: r.policy, Reason: reason, RetryAfter: retryAfter, OverQuota: r.over}
 }
 
-// cost returns the rejection of a cost that can never pass.
+// cost returns the rejection for a cost that can never pass.
 func (r *rejections) cost(n int64) *spillway.Rejection {
 	if n < 0 {
 		return &r.negative
@@ -58,8 +58,8 @@ func (r *rejections) after(wait time.Duration) *spillway.Rejection {
 // republished is how often a rejection that counts down is published anew.
 const republished = 100 * time.Millisecond
 
-// A countdown is a rejection whose RetryAfter leads to a fixed instant, such as the end of a window. It is published anew
-// at most every 100 ms, so what it tells is late by no more.
+// A countdown is a rejection whose RetryAfter leads to a fixed instant, such as the end of a window. It is published
+// anew at most every 100 ms, so its RetryAfter is off by at most that much.
 type countdown struct {
 	shown atomic.Pointer[countdownAt]
 }
@@ -69,8 +69,8 @@ type countdownAt struct {
 	from, to  int64 // ns: when it was published, and where it leads
 }
 
-// until returns the rejection of a request at now that should be tried again at to. Where others have to wait longer, since
-// they cost more, it is not theirs.
+// until returns the rejection of a request at now that should be tried again at to. It is not for requests that must
+// wait longer because they cost more.
 func (c *countdown) until(r *rejections, now, to int64) *spillway.Rejection {
 	s := c.shown.Load()
 	switch {

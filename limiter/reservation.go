@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Reservation holds tokens that may be used after a delay. It is a value to be kept in one variable. The zero Reservation
-// holds nothing. Its methods must not be called at the same time as one another.
+// A Reservation holds tokens that may be used after a delay. It is a value; keep it in one variable. The zero
+// Reservation holds nothing. Its methods must not be called concurrently.
 type Reservation struct {
 	from  source
 	key   string
@@ -17,33 +17,33 @@ type Reservation struct {
 	delay time.Duration
 }
 
-// A source is where a Reservation is from.
+// A source is the limit that made a Reservation.
 type source interface {
 	ns(t time.Time) int64
-	// refund takes back n of the tokens of r, of which it holds at least so many.
+	// refund takes back n of the tokens of r. r holds at least n.
 	refund(now time.Time, r Reservation, n int64)
 }
 
-// Delay returns how long after it was made the tokens of the Reservation may be used; 0 if at once.
+// Delay returns the time from the making of the Reservation until its tokens may be used; 0 if at once.
 func (r *Reservation) Delay() time.Duration { return r.delay }
 
 // Cancel calls [Reservation.CancelAt] with the current time.
 func (r *Reservation) Cancel() { r.CancelAt(readClock()) }
 
-// CancelAt gives all tokens back, because they will not be used. It does nothing if the delay has passed, as in x/time: the
-// tokens count as used then. So "defer r.Cancel()" is safe.
+// CancelAt gives back all tokens, because they will not be used. As in x/time, it does nothing if the delay has passed:
+// then the tokens count as used. So "defer r.Cancel()" is safe.
 func (r *Reservation) CancelAt(now time.Time) {
 	if r.from != nil && r.from.ns(now) <= r.at+int64(r.delay) {
 		r.refund(now, r.n)
 	}
 }
 
-// RefundAt gives back n of the tokens, or all that r still holds if those are fewer, because they were not used: a request was
-// reserved for by an estimate, and cost less. It does nothing if n is not positive.
+// RefundAt gives back n of the tokens, or all that r still holds if those are fewer, because they were not used. For
+// example, the reservation was an estimate, and the request cost less. It does nothing if n is not positive.
 //
-// The limit never lets more pass than if these tokens had not been taken. So tokens come back only as far as the passage of
-// time has not returned them already, and those of a window that is over do not. Some limits may return fewer: the level of a
-// [Bucket] does not show whose tokens leaked, and while callers wait in it, each with its time, only the last of them can leave.
+// A refund never lets more tokens pass than if these tokens had not been taken. So it does not return tokens that have
+// already come back with time, nor tokens of a window that is over. Some limits may return fewer: the level of a
+// [Bucket] does not show whose tokens leaked, and while callers wait for their times, only the last of them can leave.
 func (r *Reservation) RefundAt(now time.Time, n int) {
 	if r.from != nil && n > 0 {
 		r.refund(now, min(int64(n), r.n))

@@ -9,16 +9,16 @@ import (
 )
 
 // A Rule says what a limit allows, as plain data: a [Bucket], [FixedWindow], [SlidingWindow], [SlidingLog], [WarmUp],
-// [Shaper], [Concurrency] or [Queue]. [New] makes one limit of it, [NewKeyed] one for each key. A field that is 0 stands for
-// its default.
+// [Shaper], [Concurrency] or [Queue]. [New] makes one limit from it, and [NewKeyed] makes one for each key. A field
+// that is 0 stands for its default.
 type Rule interface {
-	// build returns a limit, or an error that names the field that cannot be right.
+	// build returns a limit, or an error that names the invalid field.
 	build() (Limiter, error)
 	// keyed returns a set of limits, one for each key.
 	keyed(maxKeys int) (keyedLimits, error)
 }
 
-// New returns a limit by a rule, of which nothing is taken yet. The error names the field that cannot be right and its value.
+// New returns an unused limit for a rule. The error names the invalid field and its value.
 func New(rule Rule) (Limiter, error) {
 	if isnil.Is(rule) {
 		return nil, errors.New("limiter: New: rule must be set, got nil")
@@ -33,7 +33,7 @@ type plan[S any] struct {
 	name     string // in rejections
 	reason   string // of its refusals
 	room     bool   // it refuses for lack of room, not because the caller used up its quota
-	calendar bool   // the core looks at the wall clock, of which ns since the base say nothing
+	calendar bool   // the core reads the wall clock, which ns since the base do not show
 	core     core[S]
 }
 
@@ -44,7 +44,7 @@ type planner[S any] interface {
 
 func (p *plan[S]) rejections() *rejections { return newRejections(p.name, p.reason, !p.room) }
 
-// next returns the plan of a rule that takes the place of p while the limit runs.
+// next returns the plan of a rule that replaces p while the limit runs.
 func (p *plan[S]) next(rule Rule) (plan[S], error) {
 	r, ok := rule.(planner[S])
 	if !ok || isnil.Is(rule) {
@@ -60,7 +60,7 @@ func (p *plan[S]) next(rule Rule) (plan[S], error) {
 	return next, next.core.follows(p.core)
 }
 
-// sameName returns an error if a limit that runs would get another name, which its metrics and header fields show.
+// sameName returns an error if a running limit would get another name, because metrics and header fields show the name.
 func sameName(kind, old, next string) error {
 	if next != old {
 		return fmt.Errorf("limiter: %s: Tune: Name must stay %q, got %q", kind, old, next)
@@ -68,7 +68,7 @@ func sameName(kind, old, next string) error {
 	return nil
 }
 
-// named returns the name given to a limit or its default, if that is fit for metrics and header fields.
+// named returns the name given to a limit, or its default, if the name is fit for metrics and header fields.
 func named(kind, given, byDefault string) (string, error) {
 	return name.Or("limiter: "+kind, given, byDefault)
 }

@@ -9,31 +9,33 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A Shaper is the [Rule] of a leaky bucket used as a queue: requests come as they like and pass one by one at an even pace, in
-// the order in which they came. A request that would wait too long, or finds too many waiting, is refused at once. When a caller
-// gives up, it leaves the queue, and those behind it move up. The leaky bucket in which no request waits is a [Bucket].
+// A Shaper is the [Rule] of a leaky bucket used as a queue: requests arrive at any pace and pass one by one at an even
+// pace, in the order of arrival. A request is refused at once if it would wait too long or too many requests wait. When
+// a caller gives up, it leaves the queue, and the requests behind it move up. The leaky bucket in which no request
+// waits is a [Bucket].
 //
-// A request pays for the one before: whatever it costs, it passes when the time that the last one costs is over. A Shaper
-// begins as after a long pause. All fields but Name can change while it runs: a new Rate also holds for waiting requests, and
-// the last request that passed takes as long as it would have.
+// A request waits for the cost of the request before it, not for its own: it passes when the time for the last cost is
+// over. A new Shaper behaves as after a long pause. All fields but Name can change while it runs: a new Rate also
+// applies to waiting requests, but not to the cost of the last request that passed.
 type Shaper struct {
-	// Rate is the pace. It has to be set, and must have at least one token.
+	// Rate is the pace. It is required, and must have at least one token.
 	Rate Rate
-	// Slack is how many tokens a pause may save up, which then pass without a wait. If Slack is 0, none.
+	// Slack is the number of tokens that a pause may save up, which then pass without a wait. If Slack is 0, a pause
+	// saves none.
 	Slack int
-	// MaxWait is the longest that a request may have to wait; one that would wait longer is refused at once.
-	// If MaxWait is 0, it is one second.
+	// MaxWait is the longest wait of a request; a request that would wait longer is refused at once. If MaxWait is 0,
+	// it is one second.
 	MaxWait time.Duration
 	// MaxQueue is how many requests may wait. If MaxQueue is 0, it is 128.
 	MaxQueue int
 	// MaxCost is the greatest cost that can pass. If MaxCost is 0, it is Rate.Tokens.
 	MaxCost int
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "shaper".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "shaper".
 	Name string
 }
 
-// spacer fills in the defaults and returns a new spacer, or an error that names the field that cannot be right.
+// spacer fills in the defaults and returns a new spacer, or an error that names the invalid field.
 func (r *Shaper) spacer() (*spacer, error) {
 	const kind = "Shaper"
 	if r.MaxWait == 0 {
@@ -90,14 +92,14 @@ type shaper struct {
 // Queues does nothing: it marks that Admit may block.
 func (s *shaper) Queues() {}
 
-// Admit waits until it is the turn of r. It returns at once, with a *[spillway.Rejection], if r cannot pass before MaxWait
-// is over or before the deadline of ctx, or if MaxQueue requests wait. If ctx ends while r waits, it returns ctx.Err().
+// Admit waits for the turn of r. It returns a *[spillway.Rejection] at once if r cannot pass before MaxWait is over or
+// before the deadline of ctx, or if MaxQueue requests wait. If ctx ends while r waits, it returns ctx.Err().
 func (s *shaper) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	stamp, err := s.pass(ctx, r.Arrived, costOf(&r))
 	return spillway.Ticket(stamp), err
 }
 
-// Done gives the turn of r back if it was [spillway.Refused], and those who wait move up.
+// Done gives the turn of r back if it was [spillway.Refused], and waiting requests move up.
 func (s *shaper) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
 		now := s.clock.ns(r.Arrived)
@@ -141,7 +143,7 @@ func (s *shaper) Wait(ctx context.Context, n int) error {
 	return err
 }
 
-// ReserveAt is that of [Limiter]: it takes a place in the queue, and MaxWait bounds it too.
+// ReserveAt implements [Limiter]. It takes a place in the queue, and MaxWait bounds its wait too.
 func (s *shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	m := s.clock.ns(now)
 	s.mu.Lock()
@@ -198,7 +200,7 @@ func (s *shaper) TuneAt(now time.Time, rule Rule) error {
 	return nil
 }
 
-// PeekAt is that of [Limiter]. The State is all or nothing, since a request of any cost passes if one does.
+// PeekAt implements [Limiter]. The State is all or nothing, because if one request can pass, a request of any cost can.
 func (s *shaper) PeekAt(now time.Time) State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

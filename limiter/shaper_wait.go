@@ -21,14 +21,14 @@ func (s *shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
 	return 0, stamp, taken
 }
 
-// misuse returns the error of a cost that can never pass. The caller holds the lock.
+// misuse returns the error for a cost that can never pass. The caller holds the lock.
 func (s *shaper) misuse(n int) error {
 	return &CostError{
 		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
 	}
 }
 
-// pass waits for the turn of one who arrived.
+// pass waits for the turn of a caller that has arrived.
 func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
 	now := s.clock.ns(arrived)
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *shaper) join(ctx context.Context, now, n int64) (*spot, error) {
 	return nil, s.reject[reason].after(time.Duration(wait))
 }
 
-// await blocks until the turn of sp, who came at now. The first in the queue looks at the clock for all.
+// await blocks until the turn of sp, which came at now. The first waiter in the queue watches the clock for all.
 func (s *shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
 	timer := time.NewTimer(horizon) //nolint:forbidigo // the shell that blocks
 	defer timer.Stop()
@@ -120,7 +120,7 @@ func (s *shaper) refund(now time.Time, r Reservation, n int64) {
 	s.counts.returned++
 }
 
-// isMisuse reports whether a refusal is of a cost that can never pass.
+// isMisuse reports whether a request was refused because its cost can never pass.
 func isMisuse(err error) bool {
 	rej := spillway.RejectionOf(err)
 	return rej != nil && (rej.Reason == ReasonTooLarge || rej.Reason == ReasonNegative)

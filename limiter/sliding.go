@@ -8,11 +8,11 @@ import (
 // A SlidingWindow is the [Rule] that lets through at most Limit tokens in any Window, with no edges to exploit. It counts in
 // Buckets sub-windows, so it takes 16 bytes for each of them, whatever the limit.
 //
-// What passes counts until the end of its sub-window, and for a Window from then on. So never more than Limit pass in any
-// interval of Window, and never fewer than Limit, if that many ask, in any interval of Window × (1 + 1/Buckets): with 60
-// Buckets, a caller that asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
+// Tokens count until the end of their sub-window, and for one Window after that. So never more than Limit tokens pass
+// in any interval of Window. If there is enough demand, at least Limit tokens pass in any interval of Window × (1 +
+// 1/Buckets). With 60 Buckets, a caller that asks all the time gets 98.4 % of the limit. A [SlidingLog] is exact.
 //
-// Limit and Window have to be set.
+// Limit and Window are required.
 type SlidingWindow struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^53.
 	Limit int
@@ -20,23 +20,23 @@ type SlidingWindow struct {
 	Window time.Duration
 	// Buckets is the number of sub-windows, at most one for each ns of Window and at most 1000. If Buckets is 0, it is 60.
 	Buckets int
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "sliding window".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "sliding window".
 	Name string
 }
 
-// A SlidingLog is the [Rule] that lets through at most Limit tokens in any Window, exactly, by remembering when each of them
-// passed. It takes 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most twice that with
-// reservations. If that is too much, take a [SlidingWindow].
+// A SlidingLog is the [Rule] that lets through at most Limit tokens in any Window, exactly, by remembering when each
+// token passed. It takes 16 bytes per token of the limit for requests of cost 1 that come one at a time, and at most
+// twice that with reservations. If that is too much, take a [SlidingWindow].
 //
-// Limit and Window have to be set.
+// Limit and Window are required.
 type SlidingLog struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^20, which bounds the log to 32 MiB.
 	Limit int
 	// Window is how long what passed counts.
 	Window time.Duration
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "sliding log".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "sliding log".
 	Name string
 }
 
@@ -64,7 +64,7 @@ func (r SlidingWindow) plan() (p plan[slidingState], err error) {
 	if c.quantum*int64(r.Buckets) < c.length {
 		c.quantum++
 	}
-	// Instants of one window fall into one sub-window more than it has, and there are as many reserved.
+	// The instants of one window touch one more sub-window than it has, and the same number again may be reserved.
 	c.entries = 2 * (r.Buckets + 1)
 	r.Name, err = named(kind, r.Name, "sliding window")
 	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, core: c}, err

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// A sliding is the rule of a SlidingLog and of a SlidingWindow: what was taken counts until a window later. The log keeps
-// every instant. The window rounds instants up to the end of a sub-window, so that those of one share an entry; what
-// was taken then counts for up to a sub-window longer than it should, and never shorter.
+// A sliding is the rule of a SlidingLog and of a SlidingWindow: taken tokens count for one window. The log keeps every
+// instant. The window rounds instants up to the end of a sub-window, so that all instants of a sub-window share an
+// entry. So tokens count for up to one sub-window too long, and never too short.
 type sliding struct {
 	limit   int64
 	length  int64 // ns of the window
 	quantum int64 // ns of a sub-window; 0 for the log
-	entries int   // most that there can be: as many as one window has, and as many reserved
+	entries int   // upper bound: the entries of one window, and the same number for reserved tokens
 }
 
-// slidingState is a ring of entries, the oldest first. Its zero value is that of a limit nobody has used.
+// slidingState is a ring of entries, the oldest first. Its zero value is the state of an unused limit.
 type slidingState struct {
 	ring        []slidingEntry
-	first, used int   // index of the oldest, and how many there are
+	first, used int   // index of the oldest entry, and the number of entries
 	sum         int64 // of all n
-	empty       int   // entries with n = 0, because it was given back
+	empty       int   // entries with n = 0, because their tokens were given back
 	last        int64 // ns up to which entries have expired
 }
 
-// slidingEntry is what was taken at an instant. Entries are sorted by at.
+// slidingEntry holds the tokens taken at an instant. Entries are sorted by at.
 type slidingEntry struct{ at, n int64 }
 
 func (s *slidingState) entry(i int) *slidingEntry {
@@ -34,7 +34,7 @@ func (s *slidingState) entry(i int) *slidingEntry {
 	return &s.ring[i]
 }
 
-// round returns the instant that stands for ns.
+// round returns the instant under which ns is counted.
 func (c *sliding) round(ns int64) int64 {
 	if c.quantum == 0 {
 		return ns
@@ -42,7 +42,8 @@ func (c *sliding) round(ns int64) int64 {
 	return (ns/c.quantum + 1) * c.quantum
 }
 
-// expire forgets what no longer counts at ns, and returns ns, or the time of an earlier call if that was later.
+// expire forgets entries that no longer count at ns. It returns ns, or the latest time of earlier calls if that is
+// later.
 func (s *slidingState) expire(ns, length int64) int64 {
 	s.last = max(s.last, ns)
 	for s.used > 0 {
@@ -81,7 +82,7 @@ func (c *sliding) take(s *slidingState, m moment, n, maxWait int64) (wait int64,
 	return wait, uint64(at), true
 }
 
-// until returns when at least over of what counts now will not any more.
+// until returns the time when at least over of the tokens that count now will have expired.
 func (c *sliding) until(s *slidingState, over int64) int64 {
 	at := int64(0)
 	for i := 0; i < s.used && over > 0; i++ {
@@ -112,8 +113,8 @@ func (s *slidingState) push(at, n int64, most int) int64 {
 	return at
 }
 
-// grow makes room for one more entry: by forgetting the empty ones, or by a larger ring. There are at most so many entries
-// that are not empty.
+// grow makes room for one more entry, by forgetting the empty entries or by a larger ring. The number of entries that
+// are not empty is bounded.
 func (s *slidingState) grow(most int) {
 	size := len(s.ring)
 	if s.empty == 0 || s.empty < s.used/2 && size < most {
@@ -146,8 +147,8 @@ func (c *sliding) giveBack(s *slidingState, m moment, l loan) {
 	s.trim()
 }
 
-// giveBackOldest returns tokens of which is known when they were taken, at the earliest. Whichever they were, what is left goes at
-// their time or later.
+// giveBackOldest returns tokens for which only the earliest possible time is known. Whichever tokens they were, the
+// remaining tokens expire at their time or later.
 func (c *sliding) giveBackOldest(s *slidingState, l loan) {
 	if s.last-l.took >= c.length {
 		return
@@ -175,7 +176,7 @@ func (s *slidingState) trim() {
 	}
 }
 
-// peek leaves s alone: one who asks about a later time must not make what counts now expire.
+// peek does not change s: a question about a later time must not expire tokens that count now.
 func (c *sliding) peek(s *slidingState, m moment) State {
 	now := max(s.last, m.ns)
 	counts := s.sum
@@ -198,7 +199,8 @@ func (c *sliding) idle(s *slidingState, m moment) bool {
 
 func (c *sliding) since(int64, *slidingState) core[slidingState] { return c }
 
-// heir is as if all had been taken at the youngest instant: one entry, whatever the number in s.
+// heir returns a state as if all tokens had been taken at the youngest instant. It has one entry, whatever the number
+// in s.
 func (c *sliding) heir(s *slidingState, _ moment) slidingState {
 	next := slidingState{last: s.last}
 	if s.sum > 0 {

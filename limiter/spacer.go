@@ -1,18 +1,18 @@
 package limiter
 
-// A spacer is the rule of a Shaper: a queue in front of a leaky bucket. It is pure: the caller tells the time and holds the
-// lock. Whom it has let pass, or wants to look at the clock again, it tells through their spot.
+// A spacer is the rule of a Shaper: a queue in front of a leaky bucket. It is pure: the caller passes the time and
+// holds the lock. The spacer signals waiters through their spot, when they may pass or should read the clock again.
 type spacer struct {
 	gcra     *gcra // its burst is the greatest cost
 	slack    int64 // ticks
 	maxQueue int
 
 	state       gcraState
-	moved       bool  // tokens came back since the state was brought to a time: nobody passes earlier than now
+	moved       bool  // tokens came back since the last update: no request passes earlier than now
 	head, tail  *spot // who waits, in order
 	waiting     int
 	waitingCost int64
-	leader      *spot // the first in the queue who looks at the clock, for all; nil if nobody does
+	leader      *spot // the first waiter that watches the clock, on behalf of all; nil if none does
 	before      int64 // the cost of those before the leader
 }
 
@@ -23,11 +23,11 @@ type spot struct {
 	took       int64         // ns
 	granted    bool          // its time has come
 	passed     bool          // counted in before
-	ready      chan struct{} // told when to look again; nil if nobody looks, as for a Reservation
+	ready      chan struct{} // signals when to read the clock again; nil if nobody waits there, as for a Reservation
 	prev, next *spot
 }
 
-// tell makes the one who waits in sp look again.
+// tell makes the waiter in sp read the clock again.
 func (sp *spot) tell() {
 	if sp != nil && sp.ready != nil {
 		select {
@@ -37,7 +37,7 @@ func (sp *spot) tell() {
 	}
 }
 
-// due returns when the next cost may be poured in.
+// due returns the time at which the next cost may be poured in.
 func (s *spacer) due() int64 { return s.state.last + s.gcra.waitFor(s.state.level-s.slack) }
 
 // pour lets a cost of n pass at an instant.
@@ -47,7 +47,8 @@ func (s *spacer) pour(at, n int64) (stamp uint64) {
 	return s.state.count(n)
 }
 
-// grant lets pass whose time has come by now, each at its own time: who looks late does not make the others later.
+// grant lets every waiter pass whose time has come by now, each at its own time. So a waiter that reads the clock late
+// does not delay the others.
 func (s *spacer) grant(now int64) {
 	if s.moved {
 		s.state.level, s.state.last = s.gcra.levelAt(&s.state, now)
@@ -70,12 +71,12 @@ func (s *spacer) grant(now int64) {
 	}
 }
 
-// leaderDue returns when the leader's time comes: after those before it, whom nobody wakes.
+// leaderDue returns the time of the leader's turn. It comes after the waiters before it, which nobody wakes.
 func (s *spacer) leaderDue() int64 {
 	return s.state.last + s.gcra.waitFor(s.state.level+s.before*s.gcra.b-s.slack)
 }
 
-// lead makes the first from sp on who looks at the clock the leader.
+// lead makes the leader the first waiter, from sp on, that watches the clock.
 func (s *spacer) lead(sp *spot) {
 	for ; sp != nil && sp.ready == nil; sp = sp.next {
 		sp.passed = true
@@ -84,8 +85,8 @@ func (s *spacer) lead(sp *spot) {
 	s.leader = sp
 }
 
-// enqueue asks for a place in the queue at now, for one who would have to wait and not longer than maxWait. It returns how
-// long that is, and the place; or nil, and why not.
+// enqueue asks at now for a place in the queue, for a caller that has to wait at most maxWait. It returns the wait and
+// the place, or nil and the reason for the refusal.
 func (s *spacer) enqueue(now, n, maxWait int64, ready chan struct{}) (sp *spot, wait int64, reason string) {
 	wait = s.waitAt(now)
 	switch {
@@ -109,7 +110,7 @@ func (s *spacer) enqueue(now, n, maxWait int64, ready chan struct{}) (sp *spot, 
 	return sp, wait, ""
 }
 
-// waitAt returns how long one who comes at now would wait.
+// waitAt returns how long a caller that arrives at now would wait.
 func (s *spacer) waitAt(now int64) int64 {
 	level, last := s.gcra.levelAt(&s.state, now)
 	return s.gcra.waitFor(level+s.waitingCost*s.gcra.b-s.slack) + last - now
@@ -124,8 +125,9 @@ func (s *spacer) tryNow(now, n int64) (wait int64, stamp uint64, ok bool) {
 	return 0, s.pour(now, n), true
 }
 
-// cancel takes n off the cost of sp: it leaves the queue if that was all, or gives back what it was granted. If one behind it was
-// told when to go, sp keeps its place, since that one would not notice that it has moved up.
+// cancel takes n off the cost of sp. If nothing is left, sp leaves the queue or gives back its granted tokens. If a
+// Reservation waits behind sp, sp keeps its place, because the Reservation already knows its time and would not notice
+// that it has moved up.
 func (s *spacer) cancel(now int64, sp *spot, n int64) {
 	s.grant(now)
 	switch {
@@ -160,8 +162,8 @@ func (s *spacer) pledgedBehind(sp *spot) bool {
 	return false
 }
 
-// giveBack returns what was poured in, so that all who wait move up when they look at the clock; or nothing, if a Reservation
-// is among them.
+// giveBack returns the cost that was poured in, so that all waiters move up when they read the clock. It returns
+// nothing if a Reservation waits among them.
 func (s *spacer) giveBack(now int64, l loan) {
 	if !s.moved {
 		s.grant(now)
@@ -172,7 +174,7 @@ func (s *spacer) giveBack(now int64, l loan) {
 	s.state.level, s.state.last = s.gcra.levelAt(&s.state, now)
 	s.gcra.pourBack(&s.state, l)
 	s.moved = s.waiting > 0
-	s.leader.tell() // it knows how late it is, which one who gives back need not
+	s.leader.tell() // the leader knows the time; a caller that gives back may not
 }
 
 func (s *spacer) remove(sp *spot) {
@@ -197,8 +199,8 @@ func (s *spacer) remove(sp *spot) {
 	s.waitingCost -= sp.n
 }
 
-// setRate goes on at another rate. What was poured in takes as long as it would have, so it cannot be given back by the number of
-// tokens any more; saved slack stays as many tokens.
+// setRate changes the rate. Costs that were already poured in take as long as before, so they cannot be given back by
+// the number of tokens any more. Saved slack keeps its number of tokens.
 func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	s.grant(now)
 	level, last := s.gcra.levelAt(&s.state, now)
@@ -214,7 +216,7 @@ func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	s.leader.tell()
 }
 
-// idle reports whether nothing is lost by forgetting the spacer.
+// idle reports whether the spacer can be forgotten without loss.
 func (s *spacer) idle(now int64) bool {
 	level, _ := s.gcra.levelAt(&s.state, now)
 	return s.waiting == 0 && level == 0

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A table maps keys to states. It holds no keys but fingerprints of 62 bits, by a hash with a random seed: it takes the same
-// memory for keys of any length, and holds nothing that a leak could expose. That any two of a million keys collide, and
-// share a state, has a probability of 1 in 9 million, and nobody who does not know the seed can make them.
+// A table maps keys to states. Instead of keys it holds fingerprints of 62 bits, computed by a hash with a random seed.
+// So it takes the same memory for keys of any length, and a leak exposes no keys. The probability that any two of a
+// million keys collide and share a state is 1 in 9 million. An attacker without the seed cannot construct such keys.
 //
-// A state is forgotten only when it is as good as new, and room is needed. Of those, keys that were asked about again since
-// the hand went round last are kept if there may be more keys: they would only come back.
+// A state is forgotten only when it equals a new one and room is needed. Keys that had a request since the hand last
+// passed are kept while there may be more keys, because they would only come back.
 type table[S any] struct {
 	seed   maphash.Seed
 	keys   atomic.Int64
@@ -26,11 +26,11 @@ type shard[S any] struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	slots  []slot[S] // as many as a power of two
-	counts counts    // up to here it is one cache line, and all that a known key needs
+	counts counts    // the fields up to here fill one cache line, and a known key needs no others
 	used   int
 	hand   int   // where to look next for a state to forget
-	last   int64 // the greatest ns at which one was forgotten
-	dry    int64 // the ns at which the shards beside this one had nothing to forget last
+	last   int64 // the greatest ns at which a state was forgotten
+	dry    int64 // the last ns at which the neighbouring shards had nothing to forget
 	tally  tableCounts
 	shared slot[S]
 	_      [64]byte // keeps neighbours out of each other's cache line
@@ -39,7 +39,7 @@ type shard[S any] struct {
 type tableCounts struct{ evicted, overflowed int64 }
 
 type slot[S any] struct {
-	id    fingerprint // 0 if the slot is free; with the lowest bit set if it was found since the hand passed
+	id    fingerprint // 0 if the slot is free; the lowest bit is set if the key was found since the hand passed
 	state S
 }
 
@@ -54,12 +54,12 @@ const (
 const (
 	minSlots  = 8
 	handSteps = 1  // slots looked at for each new key in a shard that is more than half full
-	fullSteps = 32 // slots looked at for each new key if there are as many keys as may be
+	fullSteps = 32 // slots looked at for each new key if the table is full
 
-	// A shard that has nothing to forget then looks into others.
+	// A shard that has nothing to forget then searches other shards.
 	besideSteps  = 128                          // slots looked at in all
 	besideShards = 16                           // of others at most
-	besideEvery  = int64(10 * time.Millisecond) // that it leaves them alone for after it found nothing there either
+	besideEvery  = int64(10 * time.Millisecond) // how long it skips them after it found nothing there
 )
 
 func newTable[S any](maxKeys int) *table[S] {
@@ -80,7 +80,7 @@ func (t *table[S]) lock(key string) (*shard[S], fingerprint) {
 	return sh, id
 }
 
-// index returns where the shard of id is, by other bits than those that say where in the shard.
+// index returns the index of the shard of id. It uses other bits than those for the place within the shard.
 func (t *table[S]) index(id fingerprint) int { return int(id>>48) & (len(t.shards) - 1) }
 
 // find returns the slot of id, or nil.
@@ -106,8 +106,8 @@ func (sh *shard[S]) find(id fingerprint) *slot[S] {
 // home returns the index where the search for id begins.
 func (sh *shard[S]) home(id fingerprint) int { return int(id>>2) & (len(sh.slots) - 1) }
 
-// insert returns a new slot for id, after forgetting what is idle among the next few; or nil if there are as many keys as may
-// be. The time is for last.
+// insert returns a new slot for id, after forgetting idle states among the next few slots. It returns nil if the table
+// is full. The time is for last.
 func (sh *shard[S]) insert(t *table[S], id fingerprint, now int64, idle func(*S) bool) *slot[S] {
 	switch {
 	case t.keys.Load() >= t.max:
@@ -131,8 +131,8 @@ func (sh *shard[S]) insert(t *table[S], id fingerprint, now int64, idle func(*S)
 	return s
 }
 
-// makeRoom forgets what is idle among the next slots of the shard of id or, if there is nothing, of those beside it: a small one
-// may be empty while the table is full.
+// makeRoom forgets idle states among the next slots of the shard of id. If there are none, it tries the neighbouring
+// shards: a small shard may be empty while the table is full.
 func (sh *shard[S]) makeRoom(t *table[S], id fingerprint, now int64, idle func(*S) bool) {
 	sh.forget(t, fullSteps, now, idle, false)
 	if ago := now - sh.dry; t.keys.Load() < t.max || ago >= 0 && ago < besideEvery {
@@ -148,8 +148,8 @@ func (sh *shard[S]) makeRoom(t *table[S], id fingerprint, now int64, idle func(*
 	sh.dry = now
 }
 
-// tryForget is forget for a shard that is not locked, and returns how many slots it looked at. It does not wait for the lock,
-// since the caller holds another.
+// tryForget is forget for a shard that is not locked, and returns how many slots it looked at. It does not wait for the
+// lock, because the caller holds another one.
 func (sh *shard[S]) tryForget(t *table[S], steps int, now int64, idle func(*S) bool) int {
 	if !sh.mu.TryLock() {
 		return 0
@@ -182,7 +182,7 @@ func (sh *shard[S]) resize(size int) {
 	}
 }
 
-// forget frees those of the next slots whose states are idle, and, if the found are kept, which were not found lately.
+// forget frees those of the next slots whose states are idle. If recently found keys are kept, it skips them.
 func (sh *shard[S]) forget(t *table[S], steps int, now int64, idle func(*S) bool, keepFound bool) {
 	for range min(steps, len(sh.slots)) {
 		sh.hand &= len(sh.slots) - 1
@@ -200,11 +200,11 @@ func (sh *shard[S]) forget(t *table[S], steps int, now int64, idle func(*S) bool
 	}
 }
 
-// free empties slot i and moves up those that would not be found any more.
+// free empties slot i and moves up the slots that would not be found any more.
 func (sh *shard[S]) free(i int) {
 	mask := len(sh.slots) - 1
 	for j := (i + 1) & mask; sh.slots[j].id != 0; j = (j + 1) & mask {
-		// What belongs behind i is found without passing it.
+		// A state whose home is behind i is found without passing i.
 		if home := sh.home(sh.slots[j].id); (j-home)&mask < (j-i)&mask {
 			continue
 		}

@@ -7,14 +7,14 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A waitlist is the rule of a Queue. It is pure: the caller tells the time and holds the lock.
+// A waitlist is the rule of a Queue. It is pure: the caller passes the time and holds the lock.
 type waitlist struct {
 	limit    int64
 	maxQueue int
 	order    Order
 	maxWait  int64 // ns that one may wait
-	target   int64 // ns that one may wait while the queue stands; for Adaptive
-	interval int64 // ns without an empty queue after which it stands; for Adaptive
+	target   int64 // longest wait in ns while the queue stands; for Adaptive
+	interval int64 // ns after which a queue that is never empty counts as standing; for Adaptive
 
 	inFlight int64
 	waiting  int
@@ -22,7 +22,7 @@ type waitlist struct {
 	emptied  int64   // the last ns at which the queue was known to be empty
 }
 
-// A level holds those who wait with one priority, the first to come first.
+// A level holds the waiters of one priority, the earliest first.
 type level struct {
 	priority   spillway.Priority
 	head, tail *guest
@@ -43,16 +43,16 @@ type fate uint8
 const (
 	waits  fate = iota
 	runs        // it has its places
-	ousted      // it had to leave for one of higher priority
+	ousted      // it lost its place to a request of higher priority
 	large       // the limit has become too small for it
 )
 
-// tryNow takes n places if they are free and nobody else waits for them.
+// tryNow takes n places if they are free and no request waits for them.
 func (q *waitlist) tryNow(now, n int64, p spillway.Priority) bool {
 	if q.waiting == 0 {
 		q.emptied = max(q.emptied, now)
 	}
-	// Places are only free while somebody waits if the one at the front needs more than there are.
+	// Places are free while requests wait only if the request at the front needs more places than are free.
 	if n > q.limit-q.inFlight || q.waiting > 0 && q.levels[0].priority >= p {
 		return false
 	}
@@ -65,7 +65,7 @@ func (q *waitlist) stands(now int64) bool {
 	return q.order == Adaptive && q.waiting > 0 && now-q.emptied > q.interval
 }
 
-// enqueue lets g wait for at most wait ns; or ok is false, because as many wait as may and none has a lower priority.
+// enqueue lets g wait for at most wait ns. If ok is false, the queue is full and no waiter has a lower priority.
 func (q *waitlist) enqueue(now int64, g *guest) (wait int64, ok bool) {
 	wait = q.maxWait
 	if q.stands(now) {
@@ -91,7 +91,7 @@ func (q *waitlist) enqueue(now int64, g *guest) (wait int64, ok bool) {
 	return wait, true
 }
 
-// oust makes the last who came with the lowest priority leave, if that is below p.
+// oust removes the newest waiter of the lowest priority, if that priority is below p.
 func (q *waitlist) oust(p spillway.Priority) bool {
 	if q.waiting == 0 {
 		return false
@@ -132,7 +132,7 @@ func (q *waitlist) remove(g *guest) {
 	q.waiting--
 }
 
-// grant gives free places to those whose turn it is.
+// grant gives free places to the waiters whose turn it is.
 func (q *waitlist) grant(now int64) {
 	for q.waiting > 0 {
 		l := &q.levels[0]
@@ -141,7 +141,7 @@ func (q *waitlist) grant(now int64) {
 			g = l.tail
 		}
 		if g.n > q.limit-q.inFlight {
-			return // it is this one's turn, so that many small ones do not keep it waiting for ever
+			return // it is this request's turn; otherwise many small requests could keep it waiting for ever
 		}
 		q.inFlight += g.n
 		q.settle(g, runs)
@@ -155,7 +155,7 @@ func (q *waitlist) release(now, n int64) {
 	q.grant(now)
 }
 
-// leave takes g out of the queue, or gives its places back, because it does not want them any more.
+// leave takes g out of the queue, or gives its places back, because its caller gave up.
 func (q *waitlist) leave(now int64, g *guest) {
 	switch g.fate {
 	case waits:
@@ -166,14 +166,14 @@ func (q *waitlist) leave(now int64, g *guest) {
 	}
 }
 
-// setRule takes the figures of a rule. Those who wait keep their place and their time.
+// setRule takes over the settings of a rule. Waiting requests keep their place and their time.
 func (q *waitlist) setRule(now int64, r Queue) {
 	q.maxQueue, q.order = r.MaxQueue, r.Order
 	q.maxWait, q.target, q.interval = int64(r.MaxWait), int64(r.Target), int64(r.Interval)
 	q.setLimit(now, int64(r.Limit))
 }
 
-// setLimit changes the limit. Those who need more places than there are now have to leave.
+// setLimit changes the limit. Waiting requests that need more places than the new limit have to leave.
 func (q *waitlist) setLimit(now, limit int64) {
 	q.limit = limit
 	for i := len(q.levels) - 1; i >= 0; i-- {

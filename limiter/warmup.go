@@ -8,18 +8,19 @@ import (
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
-// A WarmUp is the [Rule] that spaces requests, and after a pause begins slowly: it gives what is behind it, a cache or a pool of connections,
-// time to get warm. While cold it lets one token through per ColdFactor / rate; with every token it gets faster, along the
-// straight line of Guava's SmoothWarmingUp, until after WarmUp of steady use it passes the full Rate.
+// A WarmUp is the [Rule] that spaces requests, and after a pause begins slowly: it gives the backend, such as a cache
+// or a connection pool, time to get warm. While cold, it lets one token through per ColdFactor / rate. It gets faster
+// with every token, along the straight line of Guava's SmoothWarmingUp. After WarmUp of steady use it passes the full
+// Rate.
 //
-// As in Guava, a request pays for the one before: whatever it costs, it passes if the time that the last one costs is over.
-// Nothing is saved up for bursts. Unlike in Guava, a caller that asks again and again instead of waiting gets warm too: the
-// WarmUp cools only in pauses that are longer than the time between two tokens while cold, so that the time lost between
-// two attempts does not count as one.
+// As in Guava, a request waits for the cost of the request before it, not for its own: it passes if the time for the
+// last cost is over. Nothing is saved up for bursts. Unlike in Guava, a caller that retries instead of waiting gets
+// warm too. The WarmUp cools only in pauses longer than the time between two tokens while cold, so the time between two
+// attempts does not count as a pause.
 //
-// When the rate changes while the limit runs, it stays as warm as it is.
+// When the rate changes while the limit runs, the warmth stays the same.
 type WarmUp struct {
-	// Rate is how fast tokens pass when warm. It has to be set, and must have at least one token.
+	// Rate is how fast tokens pass when warm. It is required, and must have at least one token.
 	Rate Rate
 	// WarmUp is how long it takes to get warm in steady use, and to get cold in a pause. If WarmUp is 0, it is always warm.
 	WarmUp time.Duration
@@ -27,8 +28,8 @@ type WarmUp struct {
 	ColdFactor float64
 	// MaxCost is the greatest cost that can pass. If MaxCost is 0, it is Rate.Tokens.
 	MaxCost int
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "warm-up".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "warm-up".
 	Name string
 }
 
@@ -52,22 +53,22 @@ func (r WarmUp) build() (Limiter, error) { return newLimit(r.plan()) }
 
 func (r WarmUp) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
-// A warming is the rule of a WarmUp. Tokens that were stored in a pause are dearer to take; how many there are says how cold
-// it is. The names are those of Guava.
+// A warming is the rule of a WarmUp. Tokens stored in a pause cost more time, and their number says how cold the limit
+// is. The names are those of Guava.
 type warming struct {
 	per       time.Duration // of the rate
 	maxCost   int64
 	stable    float64 // ns between two tokens when warm
 	cold      float64 // ns between two tokens when cold
-	threshold float64 // stored tokens from which on it is slower than stable
+	threshold float64 // number of stored tokens above which it is slower than stable
 	stored    float64 // most stored tokens
 	slope     float64 // ns per token and token, above the threshold
 	coolDown  float64 // ns of a pause for a token to be stored
-	unit      int64   // ns in which warmState.paid counts: the greatest price has up to 2^30
-	from      int64   // ns since when this is the rate; 0 if ever since
+	unit      int64   // unit of warmState.paid in ns: the greatest price is up to 2^30 units
+	from      int64   // ns at which this rate began; 0 if it never changed
 }
 
-// newWarming returns the rule by r, which has its defaults.
+// newWarming returns the rule for r, whose defaults are filled in.
 func newWarming(kind string, r WarmUp) (*warming, error) {
 	if err := r.Rate.validate(kind); err != nil {
 		return nil, err
@@ -97,23 +98,23 @@ func newWarming(kind string, r WarmUp) (*warming, error) {
 	return w, nil
 }
 
-// part is how many parts a stored token has. Integers can be given back without a trace, floats cannot.
+// part is the number of parts of a stored token. Integers can be given back exactly, floats cannot.
 const part = 1 << 20
 
 // warmState is the zero value when it is cold and owes nothing.
 type warmState struct {
-	warmth int64 // parts of tokens that a cold one has stored and this one has not
+	warmth int64 // parts of stored tokens missing, compared with a cold limit
 	next   int64 // ns from which on a request passes
 	frac   int64 // 2^-32 ns to be added to next
 	last   int64 // the greatest ns at which something was taken
-	due    int64 // ns until which somebody may wait who was told so
-	// paid counts all that was ever paid for, in units modulo 2^54, given back or not, and one unit more for each time that
-	// something was given back: so a request sees in its stamp what came later.
+	due    int64 // latest ns until which a caller may be waiting
+	// paid counts all prices ever paid, in units modulo 2^54, given back or not, plus one unit for each giveBack. So a
+	// stamp shows which requests came later.
 	paid uint64
 }
 
 const (
-	shareBits = 8 // of a stamp: which share of the tokens were stored ones
+	shareBits = 8 // of a stamp: the share of stored tokens
 	shareMask = 1<<shareBits - 1
 	paidMask  = 1<<54 - 1
 )
@@ -126,7 +127,8 @@ func (w *warming) cool(s *warmState, now int64) {
 	s.next, s.frac = now, 0
 }
 
-// price returns the ns, and 2^-32 of ns, that n tokens cost if taken of them are stored ones and warmth is what it was.
+// price returns the ns, and the 2^-32 fractions of a ns, that n tokens cost at the given warmth, if taken of them are
+// stored tokens.
 func (w *warming) price(warmth, n, taken int64) (ns, frac int64) {
 	cost := float64(n) * w.stable
 	if above := w.stored - float64(warmth)/part - w.threshold; above > 0 {
@@ -160,15 +162,15 @@ func (w *warming) take(s *warmState, m moment, n, maxWait int64) (wait int64, st
 		s.due = m.ns + wait
 	}
 	s.paid = (s.paid + uint64(ns/w.unit) + 1) & paidMask
-	share := uint64(math.Ceil(float64(taken) / float64(most) * shareMask)) // the more, the colder it is when they come back
+	share := uint64(math.Ceil(float64(taken) / float64(most) * shareMask)) // a larger price, because it is colder when they come back
 	return wait, s.paid<<shareBits | share, true
 }
 
-// storedIn returns the parts of stored tokens that n tokens are made of while it is cold.
+// storedIn returns the parts of stored tokens in n tokens while it is cold.
 func (w *warming) storedIn(n int64) int64 { return min(n, int64(w.stored)+1) * part }
 
-// giveBack returns tokens as a gcra does, by the same two bounds: what is owed, less all that was paid for later, and the price
-// less the time since they were taken. Nothing comes back of what was taken at another rate, whose price is not known.
+// giveBack returns tokens like a gcra, by the same two bounds: the debt minus all later prices, and the price minus the
+// time since the tokens were taken. Tokens taken at another rate do not come back, because their price is not known.
 func (w *warming) giveBack(s *warmState, m moment, l loan) {
 	now := max(m.ns, s.last)
 	later := (s.paid - l.stamp>>shareBits) & paidMask
@@ -182,7 +184,7 @@ func (w *warming) giveBack(s *warmState, m moment, l loan) {
 	taken = min(taken, s.warmth)
 	s.warmth -= taken
 	if s.paid = (s.paid + 1) & paidMask; later > 0 || l.stamp&shareMask != shareMask {
-		taken = 0 // it was worth that of a warm one at least, and nobody knows how much more
+		taken = 0 // it cost at least the price of a warm token; the rest is unknown
 	}
 	ns, frac := w.price(s.warmth, l.n, taken)
 	owed := max(s.next-now, 0)
@@ -201,7 +203,7 @@ func (w *warming) giveBack(s *warmState, m moment, l loan) {
 	s.next = max(s.next, earliest)
 }
 
-// since returns the rule for what is taken from an instant on.
+// since returns the rule for tokens taken from an instant on.
 func (w *warming) since(ns int64, s *warmState) core[warmState] {
 	next := *w
 	if next.from = ns; s != nil {

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// A FixedWindow is the [Rule] that lets through so many tokens per window: "3 per day". A window begins with the first request after the one
-// before has ended, or is a period of the [Calendar], such as the local day.
+// A FixedWindow is the [Rule] that lets a number of tokens through per window: "3 per day". A window begins with the
+// first request after the last window has ended, or is a period of the [Calendar], such as the local day.
 //
-// It is the rule that people understand and that contracts state. Its weakness is the edge: twice the limit may pass in
-// little time, half at the end of one window and half at the start of the next. A [SlidingWindow] has no edge.
+// This rule is easy to understand, and contracts often state it. Its weakness is the edge: twice the limit may pass in
+// a short time, half at the end of one window and half at the start of the next. A [SlidingWindow] has no edge.
 //
-// Windows from the first request on go by the monotonic clock. Those of the calendar go by the wall clock; if that is set
-// back, what was used up stays so. [Limiter.ReserveAt] reserves in the next window at most.
+// Windows that begin with a request follow the monotonic clock. Calendar windows follow the wall clock; if it is set
+// back, used tokens stay used. [Limiter.ReserveAt] reserves in the present or the next window only.
 //
-// Limit and either Period or Calendar have to be set. While the limit runs, a Period cannot give way to a Calendar, nor the other
-// way round. The present window keeps its beginning and gets the length of a new Period.
+// Limit is required, and so is either Period or Calendar. While the limit runs, a Period cannot be replaced by a
+// Calendar or the other way round. If Period changes, the present window keeps its beginning and gets the new length.
 type FixedWindow struct {
 	// Limit is how many tokens may pass in each window, at least 1 and at most 2^53.
 	Limit int
-	// Period is how long a window is that begins with the first request. It is 0 if Calendar is set.
+	// Period is the length of a window that begins with the first request. It is 0 if Calendar is set.
 	Period time.Duration
-	// Calendar is which period of the calendar a window is. It is 0 if Period is set.
+	// Calendar is the calendar period that makes a window. It is 0 if Period is set.
 	Calendar Calendar
 	// Location is the time zone of Calendar. If Location is nil, it is UTC.
 	Location *time.Location
-	// Name is what rejections, metrics and header fields call the limit, in printable ASCII. If Name is empty, it is
-	// "fixed window".
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "fixed window".
 	Name string
 }
 
@@ -101,12 +101,12 @@ func (w *window) rollCalendar(s *windowState, m moment, latest int64) (left int6
 	t := civil(m.t)
 	sp := w.calendar.spanOf(t)
 	if !s.fresh() && sp.start < s.start && m.ns <= latest {
-		// An arrival before the window: a request that was delayed, since the monotonic clock says so too.
+		// An arrival before the window: the request was delayed, because the monotonic clock shows this too.
 		end, _ := w.calendar.next(s.start)
 		return nsUntil(end, t)
 	}
 	switch {
-	case s.fresh(), sp.start <= s.start: // the clock was set back if it is less: what was used up stays so
+	case s.fresh(), sp.start <= s.start: // if it is less, the clock was set back: used tokens stay used
 	case sp.prev == s.start:
 		s.used, s.next = s.next, 0
 	default:
@@ -130,7 +130,7 @@ func (w *window) nextStart(s *windowState) int64 {
 	return start
 }
 
-// stamp tells what was taken in the window that starts at start.
+// stamp marks tokens that were taken in the window that starts at start.
 func (w *window) stamp(start int64) uint64 {
 	if w.calendar != nil {
 		start += horizon // there were days before 1970
@@ -155,7 +155,7 @@ func (w *window) take(s *windowState, m moment, n, maxWait int64) (wait int64, s
 	return wait, stamp, true
 }
 
-// length returns the ns that the window after that of s has.
+// length returns the length in ns of the window after that of s.
 func (w *window) length(s *windowState) int64 {
 	if w.calendar == nil {
 		return w.period
@@ -177,7 +177,7 @@ func (w *window) giveBack(s *windowState, m moment, l loan) {
 	}
 }
 
-// around reports whether the window of s is the one of an instant, whose time is m.
+// around reports whether the window of s contains an instant, whose time is m.
 func (w *window) around(s *windowState, m moment, took int64) bool {
 	if w.calendar == nil {
 		return took >= s.start && took < s.start+w.period
@@ -225,7 +225,8 @@ func (w *window) window() time.Duration {
 	return 30 * 24 * time.Hour
 }
 
-// follows refuses to go from windows of the calendar to others and back, since they tell differently when one starts.
+// follows refuses a change between calendar windows and other windows, because they store the start of a window
+// differently.
 func (w *window) follows(old core[windowState]) error {
 	if o := old.(*window); (o.calendar == nil) != (w.calendar == nil) { //nolint:forcetypeassert // the only core of its state
 		return errors.New("limiter: FixedWindow: Tune: Period must stay set, or Calendar, got the other")

@@ -13,15 +13,17 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// An XTime is a *[rate.Limiter] of golang.org/x/time as a Policy, for services that have one already and share it with other
-// code. Change its limit, wait, and reserve through the rate.Limiter itself. A [Bucket] does the same at half the cost,
-// exactly, and gives back what others did not take.
+// An XTime is a *[rate.Limiter] of golang.org/x/time as a Policy, for services that have one already and share it with
+// other code. Change its limit, wait, and reserve through the rate.Limiter itself. A [Bucket] does the same at half the
+// cost, exactly, and can give tokens back.
 //
-// x/time takes a time before the last one as a step back, which gains tokens; an XTime asks it about the later of the two.
+// x/time treats a time before the last one as a step back, and gains tokens by it. An XTime passes it the later of the
+// two times.
 //
-// A request that a later Policy refuses gets its tokens back whole, since x/time does not tell how many of them time has returned
-// already. So what passes exceeds the limit by them if the bucket was full between Admit and that refusal, as it may be where the
-// later Policy queues for longer than a Burst takes to fill. There use a Bucket, which is exact.
+// If a later Policy refuses a request, an XTime gives back all its tokens, because x/time does not tell how many of
+// them time has returned already. If the bucket was full between Admit and that refusal, these tokens exceed the limit.
+// This can happen if the later Policy queues for longer than a Burst takes to fill. In that case use a Bucket, which is
+// exact.
 //
 // It is made by [NewXTime]; the zero XTime denies everything. All methods may be called concurrently.
 type XTime struct {
@@ -35,8 +37,8 @@ type XTime struct {
 	returned   stats.Counter
 }
 
-// NewXTime returns a Policy by the given limiter. Name is what rejections, metrics and header fields call it, in printable
-// ASCII; if it is empty, it is "token bucket". The error says which argument cannot be right.
+// NewXTime returns a Policy around the given limiter. Name is its name in rejections, metrics and header fields, in
+// printable ASCII. If name is empty, it is "token bucket". The error names the invalid argument.
 func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
 	if l == nil {
 		return nil, errors.New("limiter: XTime: limiter must be set, got nil")
@@ -105,13 +107,13 @@ func (x *XTime) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result)
 	if x.limiter == nil || res.Outcome != spillway.Refused {
 		return
 	}
-	// A reservation cancelled would give back less if others came since. Taking a negative number gives back exactly; what
-	// exceeds the burst is cut off at the next call.
+	// A cancelled reservation would give back less if other requests came since. Taking a negative number gives back
+	// exactly. Any excess over the burst is cut off at the next call.
 	x.limiter.AllowN(x.at(r.Arrived), int(-costOf(&r)))
 	x.returned.Add(1)
 }
 
-// PeekAt returns what could be taken at now, and takes nothing.
+// PeekAt returns how much could be taken at now, and takes nothing.
 func (x *XTime) PeekAt(now time.Time) State {
 	if x.limiter == nil {
 		return State{}
@@ -129,13 +131,13 @@ func (x *XTime) PeekAt(now time.Time) State {
 	return st
 }
 
-// Idle reports whether at now the bucket is full.
+// Idle reports whether the bucket is full at now.
 func (x *XTime) Idle(now time.Time) bool {
 	st := x.PeekAt(now)
 	return st.Remaining == st.Limit
 }
 
-// Quota returns what the bucket has left at now, for the RateLimit header fields of HTTP.
+// Quota returns the tokens left in the bucket at now, for the RateLimit header fields of HTTP.
 func (x *XTime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	if x.limiter == nil {
 		return spillway.Quota{}

@@ -21,17 +21,17 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// maxCandidates is how many candidates a Shadow takes: as many as a Gate takes policies.
+// maxCandidates is the greatest number of candidates of a Shadow. It equals the greatest number of policies of a Gate.
 const maxCandidates = 8
 
 // noTicket is the Ticket of a Shadow for a request that its only candidate did not admit. Policies do not issue it.
 const noTicket = ^spillway.Ticket(0)
 
 // New returns a Shadow, which asks up to eight candidates about every request and refuses nothing: a dry run on live
-// traffic. It counts the requests that each candidate would have refused, and how many of these decisions were right. Put
-// it in front of the policies that refuse, so that it sees every request. A candidate learns only from requests that it
-// admitted. A policy that queues is not suited, because requests would wait in it for nothing. New panics if there is no
-// candidate, if one is nil, or if there are more than eight.
+// traffic. It counts the requests that each candidate would have refused, and how many of these decisions were right.
+// Put it in front of the policies that refuse, so that it sees every request. A candidate learns only from requests
+// that it admitted. Do not use a policy that queues, because requests would wait in it without need. New panics if
+// there is no candidate, if one is nil, or if there are more than eight.
 func New(candidates ...spillway.Policy) *Shadow {
 	if len(candidates) == 0 || len(candidates) > maxCandidates {
 		panic(fmt.Sprintf("shadow: New: from 1 to %d candidates, got %d", maxCandidates, len(candidates)))
@@ -43,7 +43,7 @@ func New(candidates ...spillway.Policy) *Shadow {
 		}
 		s.candidates[i].policy = p
 	}
-	// The ticket of one candidate is the shadow's own, unless it may be noTicket itself.
+	// With one candidate, its ticket is the shadow's ticket, unless it could be mistaken for noTicket.
 	if _, nested := candidates[0].(*Shadow); nested || len(candidates) > 1 {
 		s.stash = newStash()
 	}
@@ -59,7 +59,7 @@ type Shadow struct {
 	stash      *stash                      // nil if a ticket is the only candidate's
 }
 
-// shadowed is a candidate and what is counted of it.
+// shadowed is a candidate with its counts.
 type shadowed struct {
 	policy                        spillway.Policy
 	admitted, cancelled, enforced stats.Counter
@@ -71,14 +71,14 @@ type shadowed struct {
 // Stats is a snapshot of what a [Shadow] has seen of one candidate.
 type Stats struct {
 	Admitted    int64              // admitted by the candidate
-	WouldRefuse int64              // refused by the candidate: the sum of ByReason
+	WouldRefuse int64              // refusals by the candidate: the sum of ByReason
 	Cancelled   int64              // refused without a *Rejection: the request's ctx ended in its queue
 	ByReason    []spillway.Refusal // by policy and reason; Index is the candidate's
 
 	Enforced int64 // the part of WouldRefuse that was really refused; see Enforce
 
 	// Decisions of the candidate that differ from what happened, counted when the request ends.
-	RefusedBehind int64 // the part of Admitted that a policy behind the shadow refused, or another enforced candidate
+	RefusedBehind int64 // the part of Admitted that was refused by a policy behind the shadow, or by another enforced candidate
 	LetThrough    int64 // the part of WouldRefuse and Cancelled that ran
 
 	// Wrong decisions, counted when the request ends. Ignored outcomes do not count.
@@ -86,8 +86,8 @@ type Stats struct {
 	RegretRefused  int64 // the part of LetThrough that succeeded within the SLO
 }
 
-// SetSLO sets the latency up to which a success counts as good in the counts of regret, from now on. If d is 0, the
-// default, every success is good. A negative d is an error.
+// SetSLO sets the latency up to which a success counts as good in the counts of wrong decisions, from now on. If d is
+// 0, the default, every success is good. A negative d is an error.
 func (s *Shadow) SetSLO(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("shadow: SLO must not be negative, got %v", d)
@@ -96,16 +96,16 @@ func (s *Shadow) SetSLO(d time.Duration) error {
 	return nil
 }
 
-// enforcement holds for each candidate where its part of the traffic ends, as a fraction of 2^64.
+// enforcement holds, for each candidate, the end of its part of the traffic, as a fraction of 2^64.
 type enforcement struct {
 	fractions []float64
 	ends      []uint64
 }
 
-// Enforce lets a candidate, counted from 0, really refuse requests of a fraction of the traffic, from 0 to 1, from now on.
-// Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and 0.5,
-// two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which candidate a
-// request belongs to. An invalid value is an error and changes nothing.
+// From now on, Enforce lets a candidate, counted from 0, really refuse requests in a fraction of the traffic, from 0 to
+// 1. Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and
+// 0.5, two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which
+// candidate a request belongs to. An invalid value is an error and changes nothing.
 func (s *Shadow) Enforce(candidate int, fraction float64) error {
 	if candidate < 0 || candidate >= len(s.candidates) {
 		return fmt.Errorf("shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)

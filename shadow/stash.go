@@ -20,7 +20,7 @@ type stashStripe struct {
 	_    [stripe.Size]byte
 }
 
-// answers are what the candidates said of one request.
+// answers holds the candidates' decisions about one request.
 type answers struct {
 	tickets  [maxCandidates]spillway.Ticket
 	admitted uint8 // bit i: candidate i
@@ -48,7 +48,7 @@ func (s *stash) put(a *answers) spillway.Ticket {
 	return spillway.Ticket(at)<<stripeBits | spillway.Ticket(i)
 }
 
-// take returns the answers kept as t, and forgets them.
+// take returns the answers stored under t, and forgets them.
 func (s *stash) take(t spillway.Ticket, a *answers) {
 	st := &s.stripes[t&(1<<stripeBits-1)]
 	st.mu.Lock()

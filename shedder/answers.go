@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
-// answers count the requests that ended and how long they took, in one cell per stripe, so that cores do not fight over one
-// cache line.
+// answers count the requests that ended and their latencies, in one cell per stripe, so that cores do not contend for
+// one cache line.
 type answers [inflight.Cells]answerCell
 
 // An answerCell is emptied at each tick.
@@ -25,7 +25,7 @@ const (
 	unit      = 64 // ns; the sum of a tick's latencies may be 13 days
 )
 
-// add counts a success. One that took less than quick is counted as such, too.
+// add counts a success. A success that took less than quick also counts as quick.
 func (a *answers) add(at int, latency, quick time.Duration) {
 	c := &a[at&(inflight.Cells-1)]
 	c.word.Add(max(int64(latency), 0)/unit<<countBits + 1)

@@ -1,4 +1,4 @@
-// Package shedder refuses requests that a service cannot carry, so that it keeps doing useful work in an overload.
+// Package shedder refuses requests that a service cannot handle, so that it keeps doing useful work in an overload.
 //
 //	shed, err := shedder.New(nil) // needs no configuration, no goroutine and no Close
 //	if err != nil {
@@ -9,26 +9,27 @@
 //
 // A [Shedder] is a [spillway.Policy]. It limits the requests in flight. Three principles set the limit:
 //
-//   - By Little's law, a service that answers rate requests per second, each of which stays for T seconds, has rate × T
+//   - By Little's law, a service that answers rate requests per second, and takes T seconds for each, has rate × T
 //     requests in flight. The Shedder learns both, and this limit always holds.
 //   - While the CPU is short, a tighter limit holds: in flight <= pass × rt + room. Here pass is the greatest rate of answers
 //     over one latency, rt the typical latency of the calm service, and room keeps the CPU full. While goroutines keep
 //     waiting for a processor, a random share of the requests is refused too.
-//   - The typical latency rises only by proof. Missing answers, a tighter limit that costs answers, or requests that stay
-//     longer than the limit explains prove that a dependency is slow. A queue that grows in order, with steady answers of
-//     which none comes too soon, proves that a pool is full.
+//   - The typical latency rises only by proof. Missing answers, a tighter limit that costs answers, or requests that
+//     stay longer than the limit explains prove that a dependency is slow. A queue that grows in order, with steady
+//     answers none of which comes too soon, proves that a pool is full.
 //
-// [Options.SLO] is the one knob that matters: it bounds how long admitted requests take, also before anything is learnt.
-// docs/algorithms.md explains the law, its constants and its weaknesses.
+// [Options.SLO] is the one knob that matters: it bounds how long admitted requests take, even before anything is
+// learnt. docs/algorithms.md explains the law, its constants and its weaknesses.
 //
 // # Short CPU
 //
-// The CPU is short while the usage, raw or smoothed, reaches [Options.CPUThreshold], or while goroutines wait long for a
-// processor. The tighter limit holds for [Options.CoolDown] after the last overload. [Options.Signals] adds signs of your own.
-// If a sensor cannot be read, panics, or repeats a sample for 3 s, the Shedder goes by the others, and [Stats] says so.
+// The CPU is short while the usage, raw or smoothed, reaches [Options.CPUThreshold], or while goroutines wait long for
+// a processor. The tighter limit holds for [Options.CoolDown] after the last overload. [Options.Signals] adds signs of
+// your own. If a sensor cannot be read, panics, or repeats a sample for 3 s, the Shedder uses the others, and [Stats]
+// says so.
 //
 // # Learning
 //
 // Rates are learnt at any time, from answers and failures. The typical latency is learnt from successes, and only while
-// nothing is refused: a limit that learnt its latency in an overload would justify the overload.
+// nothing is refused: a limit that learnt its latency in an overload would keep the overload going.
 package shedder

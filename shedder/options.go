@@ -16,46 +16,46 @@ import (
 // Off disables what a field of [Options] stands for, where zero means its default.
 const Off = -1
 
-// Options tune a [Shedder]. The zero Options are the defaults, which suit most services: nothing has to be set.
+// Options tune a [Shedder]. The zero Options are the defaults, which suit most services.
 type Options struct {
-	// Name is what rejections, Stats and log lines call the Shedder: printable ASCII, at most 64 bytes. If Name is empty, it is
-	// "shedder". It cannot be tuned later.
+	// Name is the name of the Shedder in rejections, Stats and log lines: printable ASCII, at most 64 bytes. If Name is
+	// empty, it is "shedder". It cannot be tuned later.
 	Name string
-	// CPUThreshold is the share of the CPU that the process may use, in (0, 1], from which on it counts as overloaded.
-	// If CPUThreshold is 0, it is 0.9. If it is [Off], the CPU is not looked at.
+	// CPUThreshold is the CPU usage at which the process counts as overloaded, as a share in (0, 1] of the CPU that it
+	// may use. If CPUThreshold is 0, it is 0.9. If it is [Off], the CPU usage is ignored.
 	CPUThreshold float64
-	// SLO is your objective: how long an admitted request may take at the 99th percentile, from its arrival to its end. It is
-	// the one knob that matters: while requests are refused, the limit is at most what the service answers within it. If
-	// SLO is 0, there is none, and the limit follows from the latency that the service has while it is calm. An objective
-	// below that latency cannot be kept by refusing.
+	// SLO is your objective: how long an admitted request may take at the 99th percentile, from its arrival to its end.
+	// It is the one knob that matters: while requests are refused, the limit is at most the number of requests that the
+	// service answers within it. If SLO is 0, there is no objective, and the limit follows from the latency of the calm
+	// service. Refusing requests cannot achieve an objective below that latency.
 	SLO time.Duration
-	// CPUOnly keeps the rule to the letter: the limit is exactly pass × rt, and only a smoothed CPU usage at CPUThreshold
-	// puts it in force. Waits of goroutines, full pools and slow dependencies are not looked at then.
+	// CPUOnly applies the plain rule: the limit is exactly pass × rt, and only a smoothed CPU usage at CPUThreshold
+	// activates it. Waits of goroutines, full pools and slow dependencies are ignored.
 	CPUOnly bool
-	// CoolDown is how long the limit for a short CPU stays in force after the last reading that said overloaded.
-	// If CoolDown is 0, it is one second.
+	// CoolDown is how long the limit for a short CPU stays active after the last reading that showed an overload. If
+	// CoolDown is 0, it is one second.
 	CoolDown time.Duration
 	// Window is how far back pass looks for its greatest rate. If Window is 0, it is 5 s.
 	Window time.Duration
-	// MinLimit is a number of requests in flight below which none is refused. If MinLimit is 0, it is twice the number of
-	// CPUs that the process may use, and at least 4, while the CPU is short: enough to keep every processor busy. While
-	// requests wait for something else, such as a pool, it is 2 then.
+	// MinLimit is the number of requests in flight below which no request is refused. If MinLimit is 0 and the CPU is
+	// short, it is twice the number of CPUs that the process may use, and at least 4: enough to keep every processor
+	// busy. If MinLimit is 0 and requests wait for something else, such as a pool, it is 2.
 	MinLimit int
 	// MaxLimit is the greatest number of requests in flight while overloaded. If MaxLimit is 0, there is none.
 	MaxLimit int
 	// Signals are further signs of overload, beside the CPU and the waits of goroutines. If Signals is nil, there are none.
 	// Tune replaces them all: take [Shedder.Options], change a threshold, and give it back.
 	Signals []Signal
-	// MaxShed is the greatest share of requests that may be refused, over about a second, in (0, 1]. Beyond it some of
-	// those that the limit would refuse pass, chosen by the time of their arrival: a guard against a limit that is
-	// wrong, paid for with overload if it is right. Refusals count then: who keeps asking makes others pass. If MaxShed
-	// is 0, there is no bound.
+	// MaxShed is the greatest share of requests that may be refused, over about a second, in (0, 1]. Above this share,
+	// some requests that the limit would refuse are admitted, chosen by their time of arrival. This guards against a
+	// wrong limit, but lets overload through if the limit is right. Every refusal counts, so clients that retry quickly
+	// cause more requests to be admitted. If MaxShed is 0, there is no bound.
 	MaxShed float64
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
-	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.NewCPU] with its defaults. Give the same one to
-	// several Shedders of a process. It cannot be tuned later.
+	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.NewCPU] with its defaults. Share one sensor
+	// between all Shedders of a process. It cannot be tuned later.
 	CPU CPUSampler
 	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.NewSchedLatency] that looks
 	// at the 90th percentile every 20 ms. It cannot be tuned later.
@@ -77,7 +77,7 @@ type SchedSampler interface {
 	Sample(now time.Time) stats.SchedSample
 }
 
-// withDefaults returns o with every zero field set to its default, or an error that names the field that cannot be right.
+// withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
 func (o Options) withDefaults() (Options, error) {
 	o.CPUThreshold = cmp.Or(o.CPUThreshold, 0.9)
 	o.CoolDown = cmp.Or(o.CoolDown, time.Second)
@@ -116,7 +116,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// lawOptions returns what the law goes by.
+// lawOptions returns the options of the law.
 func (o *Options) lawOptions() law.Options {
 	l := law.Options{
 		Threshold: o.CPUThreshold, CoolDown: o.CoolDown.Seconds(), Window: o.Window.Seconds(), SLO: o.SLO.Seconds(),

@@ -10,23 +10,25 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// ErrStale is the error in [Stats] while a sensor goes on saying what it measured more than 3 s ago. What it says then
-// counts as unknown.
+// ErrStale is the error in [Stats] while a sensor repeats a sample that is more than 3 s old. Its reading then counts
+// as unknown.
 var ErrStale = errors.New("shedder: the last sample is too old")
 
-// ErrImplausible is the error in [Stats] while a sensor says what cannot be: a CPU usage that is no share, a wait that is negative,
-// or waits of goroutines that neither the CPU nor the latency of requests shows. What it says then does not count.
+// ErrImplausible is the error in [Stats] while a reading of a sensor cannot be right: a CPU usage that is not a share,
+// a negative wait, or long waits of goroutines although the CPU is idle and requests are fast. The reading then does
+// not count.
 var ErrImplausible = errors.New("shedder: the sample cannot be true")
 
 const (
-	staleAfter = 3 * time.Second // age from which on a sample is no longer believed
-	shareSpan  = 1.0             // seconds over which the share of refusals is taken for MaxShed
-	probeEvery = time.Second     // how long nothing ends before one more is let in, and then between two of them
+	staleAfter = 3 * time.Second // age above which a sample no longer counts
+	shareSpan  = 1.0             // seconds over which the share of refusals is measured for MaxShed
+	probeEvery = time.Second     // time without an ended request before one more is admitted, and between two such admissions
 )
 
 func panicked(p any) error { return fmt.Errorf("shedder: sampler panicked: %v", p) }
 
-// sampleCPU is what the CPU sampler says, unless it panics or says what is long past. A sample without a time has no age.
+// sampleCPU returns the sample of the CPU sampler, with an error if it panics or the sample is stale. A sample without
+// a time is never stale.
 func (s *Shedder) sampleCPU(now time.Time) (out stats.CPUSample) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -44,7 +46,7 @@ func (s *Shedder) sampleCPU(now time.Time) (out stats.CPUSample) {
 	return out
 }
 
-// known reports whether a sample has a usage. That of a stand-in may have none and no error either.
+// known reports whether a sample has a usage. The sample of a stand-in may have neither a usage nor an error.
 func known(s *stats.CPUSample) bool { return s.Err == nil && s.Samples > 0 }
 
 // sampleSched does the same with the waits of goroutines.
@@ -65,30 +67,30 @@ func (s *Shedder) sampleSched(now time.Time) (out stats.SchedSample) {
 	return out
 }
 
-// mostShare is the greatest usage that is believed: a sampler that divides by a limit of its own may be a little above 1, and one
-// that says percent is far above.
+// mostShare is the greatest plausible usage. A sampler that divides by its own limit may be a little above 1; a sampler
+// that returns percent is far above.
 const mostShare = 2
 
 func isShare(x float64) bool { return x >= 0 && x <= mostShare }
 
-// A witness compares the waits that a sensor reports with what they would do. Goroutines that wait for a processor are those of
-// requests too: requests then take longer than while the service is calm, or the CPU is in use.
+// A witness compares the waits that a sensor reports with their expected effects. If goroutines wait for a processor,
+// requests take longer than in a calm service, or the CPU is busy.
 type witness struct {
 	inside, ended float64 // in flight, and requests that end per second: their quotient is the latency (Little)
-	spare         float64 // share of the CPU that is not in use; a new one counts as busy
-	doubted       float64 // seconds for which the waits have not shown, less those for which they have
-	asks          bool    // requests yield once, so that a wait for a processor shows in their latency if there is one
+	spare         float64 // share of the CPU that is idle; a new witness counts as busy
+	doubted       float64 // seconds without an effect of the waits, minus seconds with one
+	asks          bool    // requests yield once, so that a wait for a processor shows in their latency
 }
 
 const (
 	witnessSpan = 0.3 // seconds over which requests are looked at
-	witnessCPU  = 2.0 // the same for the CPU: by chance alone a healthy one is busy for a second
-	witnessBusy = 0.9 // usage from which waits are believed whatever requests show
+	witnessCPU  = 2.0 // the same for the CPU: even a healthy CPU may be busy for a second by chance
+	witnessBusy = 0.9 // usage above which waits count, whatever the latency of requests
 	doubtAfter  = 1.0 // seconds of doubt after which the sensor counts as broken
 )
 
-// doubts brings the wait of r down to what requests show, calm being their latency without overload. It reports whether the
-// sensor has said what cannot be for a while.
+// doubts lowers the wait of r to the delay that requests show, where calm is their latency without overload. It reports
+// whether the sensor has been implausible for a while.
 func (w *witness) doubts(r *law.Reading, calm time.Duration) bool {
 	keep := math.Exp(-r.Dt / witnessSpan)
 	w.inside = r.InFlight + (w.inside-r.InFlight)*keep
@@ -125,11 +127,12 @@ type leak struct {
 
 	// The rest belongs to the tick.
 	came, turned, passed int64 // counters as of the last tick
-	// Within the last second or so: requests, those that were refused, and those that would have been without the leak.
+	// Over about the last second: all requests, refused requests, and requests that would have been refused without the
+	// leak.
 	all, refused, refusable float64
 }
 
-// passes reports whether the request that arrived at now, in ns, passes though it would be refused.
+// passes reports whether the leak admits the request that arrived at now, in ns, although the limit refuses it.
 func (l *leak) passes(now int64) bool {
 	if !l.hit(now + 1) { // another draw than the one that drops
 		return false
@@ -138,8 +141,8 @@ func (l *leak) passes(now int64) bool {
 	return true
 }
 
-// observe takes in what has been admitted and refused since New, and returns the share of refusals to let pass so that no
-// more than most of all requests are refused; most 0 is no bound. What was refused too much is made good.
+// observe takes the counts of admissions and refusals since New. It returns the share of refusals to admit, so that at
+// most the share most of all requests is refused; most 0 means no bound. It makes up for past excess refusals.
 func (l *leak) observe(dt float64, admitted, refused int64, most float64) float64 {
 	leaked := l.leaked.Value()
 	came, turned, passed := admitted-l.came, refused-l.turned, leaked-l.passed
@@ -155,18 +158,17 @@ func (l *leak) observe(dt float64, admitted, refused int64, most float64) float6
 	return min(max(1-(most*l.all-excess)/l.refusable, 0), 1)
 }
 
-// A prober admits one more request beyond the limit if the limit is reached and no request ends. It finds out whether what
-// the others wait for has healed.
+// A prober admits one more request beyond the limit if the limit is reached and no request ends. It finds out whether
+// the resource that the others wait for has recovered.
 type prober struct {
 	gone   int64     // that had ended at the last tick
-	ended  time.Time // when the last of them did, as far as ticks tell
+	ended  time.Time // when the last request ended, to the precision of ticks
 	probed time.Time
-	limit  int64 // to be published if the limit is less; 0 is none
+	limit  int64 // least limit to publish; 0 means none
 	probes int64
 }
 
-// observe returns the least limit to publish. Where requests take longer than a second, it waits for twice as long as
-// they take.
+// observe returns the least limit to publish. If requests take longer than a second, it waits for twice their latency.
 func (p *prober) observe(now time.Time, gone int64, inFlight, limit float64, latency time.Duration) int64 {
 	if gone != p.gone || p.ended.IsZero() || inFlight < math.Max(1, math.Floor(limit/2)) {
 		p.gone, p.ended, p.limit = gone, now, 0

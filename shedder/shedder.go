@@ -25,15 +25,15 @@ const (
 	ReasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
 )
 
-// A Shedder is a [spillway.Policy] that refuses what an overloaded service cannot carry. It is made by [New], safe for
-// concurrent use, owns no goroutine and needs no Close: the requests themselves drive it.
+// A Shedder is a [spillway.Policy] that refuses requests that an overloaded service cannot handle. It is made by [New],
+// safe for concurrent use, owns no goroutine and needs no Close: the requests themselves drive it.
 type Shedder struct {
 	base     atomic.Pointer[time.Time] // the first arrival: time is counted from it
 	nextTick atomic.Int64              // ns after base
 	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
 	drop     odds                      // of being refused whatever is in flight
 	yields   atomic.Bool
-	quick    atomic.Int64 // ns: an answer that took less was held up by no queue
+	quick    atomic.Int64 // ns: an answer that took less did not wait in a queue
 	full     atomic.Pointer[spillway.Rejection]
 	dropped  atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
@@ -67,12 +67,12 @@ const (
 
 var refusalReasons = [numReasons]string{byLimit: ReasonLimit, byDrop: ReasonDrop}
 
-// New returns a Shedder with the given options; nil means the defaults. It returns an error that names the field that
-// cannot be right.
+// New returns a Shedder with the given options; nil means the defaults. It returns an error that names the invalid
+// field.
 func New(o *Options) (*Shedder, error) { return newShedder(o, law.Default()) }
 
-// NewVariant is New with other values of named constants of the law, such as "Near". It is for studies of the law itself,
-// as examples/simulate -ablate makes one; names and values may change in any version.
+// NewVariant is New with other values of named constants of the law, such as "Near". It is for studies of the law
+// itself, such as examples/simulate -ablate. Names and values may change in any version.
 func NewVariant(o *Options, constants map[string]float64) (*Shedder, error) {
 	p, err := law.Default().With(constants)
 	if err != nil {
@@ -108,9 +108,10 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 	return s, nil
 }
 
-// Admit refuses r if as many requests are in flight as the service can answer in time. Priorities above [spillway.Normal]
-// are refused last: half of the limit is added for them. Those below may fill only half of it. While goroutines wait for a
-// processor, Admit yields it once after it has admitted, so that refusals do not wait for the work of admitted requests.
+// Admit refuses r if the requests in flight have reached the number that the service can answer in time. Priorities
+// above [spillway.Normal] are refused last: for them the limit is half as large again. Priorities below Normal may fill
+// only half of the limit. While goroutines wait for a processor, Admit yields the processor once after it has admitted
+// r, so that refusals do not wait for the work of admitted requests.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
@@ -130,7 +131,7 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		at, _ = s.inside.Enter(inflight.NoLimit)
 	}
 	if s.yields.Load() {
-		// Work that does not yield would keep refusals waiting, and they queue where no limit sees them.
+		// Without the yield, refusals would wait behind admitted work, in a queue that no limit sees.
 		runtime.Gosched()
 	}
 	return spillway.Ticket(at), nil

@@ -7,25 +7,27 @@ import (
 	"time"
 )
 
-// A Signal is a further sign of overload: memory near its limit, a connection pool, the depth of a queue of your own.
-// While what it reads is at its threshold or above, the service is overloaded, with [SignalHigh] as the reason.
+// A Signal is a further sign of overload, such as memory near its limit, a full connection pool, or the depth of your
+// own queue. While its reading is at or above its threshold, the service counts as overloaded, with [SignalHigh] as the
+// reason.
 //
 // A Signal that returns an error or NaN, or that panics, counts as calm, and [Stats.SignalErr] says so.
 type Signal struct {
-	// Name tells the signal in [Stats.Signal], [Stats.Why] and the log, such as "memory". It is fit for a metric label, not
-	// empty, and the name of no other signal and no [Reason].
+	// Name identifies the signal in [Stats.Signal], [Stats.Why] and the log, such as "memory". It must be fit for a
+	// metric label, must not be empty, and must differ from the names of other signals and of every [Reason].
 	Name string
-	// Read returns the reading as of now, such as the Read of a [stats.NewMemory]. It is called by a request, at most once in 20 ms
-	// and never concurrently with itself by one Shedder, so it returns at once: what is slow to read is read less often,
-	// with the last reading in between, as the sensors of package stats do. It may ask the Shedder for Stats, but not call
-	// its other methods.
+	// Read returns the reading as of now, such as the Read of a [stats.NewMemory]. A request calls it, at most once in
+	// 20 ms, and one Shedder never calls it concurrently with itself. So it must return at once. Read slow sources less
+	// often and return the last reading in between, like the sensors of package stats. It may call the Stats method of
+	// the Shedder, but no other methods.
 	Read func(now time.Time) (float64, error)
-	// Threshold is the reading from which on the service counts as overloaded, in the unit of Read. It is finite.
+	// Threshold is the reading at which the service counts as overloaded, in the unit of Read. It must be finite.
 	Threshold float64
 }
 
-// Throttled is the Signal that a CPU quota stops the process in at least the given share of its periods, in (0, 1]. It reads
-// the last sample of cpu, the one to give as [Options.CPU]. The limit follows a quota without it: see [Stats.QuotaPause].
+// Throttled is the Signal that a CPU quota stops the process in at least the given share of its periods, in (0, 1]. It
+// reads the last sample of cpu, which must also be the [Options.CPU]. The limit takes a quota into account even without
+// this Signal: see [Stats.QuotaPause].
 func Throttled(cpu CPUSampler, threshold float64) Signal {
 	return Signal{Name: "throttled", Threshold: threshold, Read: func(now time.Time) (float64, error) {
 		s := cpu.Sample(now)
@@ -55,7 +57,7 @@ func (g *Signal) validate(i int, before []Signal) error {
 	return nil
 }
 
-// read calls Read, and turns whatever goes wrong into an error.
+// read calls Read, and turns a NaN or a panic into an error.
 func (g *Signal) read(now time.Time) (value float64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +74,7 @@ func (g *Signal) read(now time.Time) (value float64, err error) {
 	return value, err
 }
 
-// readSignals reads all signals, and returns the name of the first that is high, "" if none is, and what went wrong.
+// readSignals reads all signals. It returns the name of the first that is high, or "", and the errors.
 func readSignals(signals []Signal, now time.Time) (high string, err error) {
 	for i := range signals {
 		g := &signals[i]

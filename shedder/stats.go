@@ -14,8 +14,8 @@ import (
 	"github.com/spillway-go/spillway/shedder/internal/law"
 )
 
-// Stats is a snapshot of what a [Shedder] believes. The counts and InFlight are of this moment, the rest of the last
-// tick, at most 20 ms before the last request.
+// Stats is a snapshot of the state of a [Shedder]. The counts and InFlight are current. The other fields are from the
+// last tick, at most 20 ms before the last request.
 type Stats struct {
 	Name string    // Options.Name
 	Time time.Time // of the last tick; zero before the first request
@@ -31,7 +31,7 @@ type Stats struct {
 	Overloaded bool      // the limit is in force
 	Reason     Reason    // why
 	Signal     string    // name of the first of Options.Signals that is at its threshold, whatever Reason says; "" if none is
-	SignalErr  error     // what keeps signals from being read, each of which counts as calm; nil if all were
+	SignalErr  error     // the errors of signals that could not be read and so count as calm; nil if all were read
 	Since      time.Time // since when Overloaded is what it is
 
 	Limit    float64 // greatest number in flight; +Inf while there is none
@@ -40,12 +40,12 @@ type Stats struct {
 	MaxPass  float64       // greatest rate of answers over one latency within the window, per second
 	MinRT    time.Duration // latency while the service is calm; 0 if not learnt yet
 
-	Leak   float64 // share of refusals that passes for the sake of Options.MaxShed
+	Leak   float64 // share of refusals that is admitted because of Options.MaxShed
 	Leaked int64   // requests that have passed so since New
-	Probes int64   // times that one more was let in beyond the limit because nothing had ended
+	Probes int64   // how often one more request was admitted beyond the limit because no request had ended
 
 	Admitted int64 // requests admitted since New, except those that a later policy refused
-	Refused  int64 // requests refused since New: the sum of ByReason, and that of the counts by priority
+	Refused  int64 // requests refused since New: the sum of ByReason, and of the counts by priority
 	ByReason []spillway.Refusal
 	// The refusals by priority: below Normal, Normal, above Normal.
 	RefusedSheddable, RefusedNormal, RefusedCritical int64
@@ -102,7 +102,7 @@ type Reason uint8
 // The reasons.
 const (
 	Calm       = Reason(law.Calm)   // it does not
-	Full       = Reason(law.Full)   // more are in flight than the service answers in the time that it takes while calm
+	Full       = Reason(law.Full)   // more requests are in flight than the service answers within its calm latency
 	CPUHigh    = Reason(law.CPU)    // the CPU is short
 	SignalHigh = Reason(law.Signal) // one of Options.Signals is at its threshold; Stats.Signal names it
 )
@@ -122,8 +122,8 @@ const reasonKind = "shedder: Reason"
 
 var reasonNames = []string{Calm: "calm", Full: "full", CPUHigh: "cpu", SignalHigh: "signal"}
 
-// Why returns the reason as text, fit for a metric label: the name of the signal if [Reason] is [SignalHigh], and "signal" while
-// the limit stays in force for [Options.CoolDown] after it.
+// Why returns the reason as text, fit for a metric label. If [Reason] is [SignalHigh], it is the name of the signal, or
+// "signal" while the limit still holds for [Options.CoolDown] after it.
 func (s Stats) Why() string {
 	if s.Reason == SignalHigh && s.Signal != "" {
 		return s.Signal
@@ -131,8 +131,8 @@ func (s Stats) Why() string {
 	return s.Reason.String()
 }
 
-// snapshot publishes what this tick has found, and what of it stands in v already. It reports whether the service became
-// overloaded or calm.
+// snapshot publishes the findings of this tick, partly taken from v. It reports whether the service became overloaded
+// or calm.
 func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool) {
 	was := s.view.Load()
 	v.CPU, v.CPUSmooth, v.QueueDelay, v.QuotaPause = r.CPU, r.Smoothed, -1, s.seen.pause
@@ -151,7 +151,7 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool
 	return changed
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Shedder.Tune].
+// Options returns the current options, with every default filled in. Change them and pass them to [Shedder.Tune].
 func (s *Shedder) Options() Options {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,8 @@ func (s *Shedder) Options() Options {
 }
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU, Sched and
-// Logger cannot change: each must be zero or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
+// Logger cannot change: each must be zero or the current value. Tune returns an error that names the invalid field, and
+// then changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// progress is what earlier ticks have already seen.
+// progress holds the counts that earlier ticks have already seen.
 type progress struct {
 	at         time.Time // of the last tick
 	cpu, sched time.Time // of the last samples
@@ -23,8 +23,8 @@ type progress struct {
 	since      time.Time // of the present state
 }
 
-// refresh takes one tick on behalf of all requests: the one that finds it due pays for it, the others go on with the
-// limit they find. It returns t in ns after the first arrival.
+// refresh takes one tick on behalf of all requests. The request that finds the tick due does the work; the others use
+// the current limit. It returns t in ns after the first arrival.
 func (s *Shedder) refresh(t time.Time) (now int64) {
 	if !s.mu.TryLock() {
 		now, _ = s.clock(t)
@@ -38,7 +38,7 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 	return now
 }
 
-// takeTick takes a step if one is due, and gives mu back whatever a sampler does.
+// takeTick takes a step if one is due. It releases mu even if a sampler panics.
 func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 	defer s.mu.Unlock()
 	now, due := s.clock(t)
@@ -55,7 +55,7 @@ func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 	return s.step(t), s.opts.Logger
 }
 
-// yieldFrom is how long goroutines have to wait for a processor until a yield is worth it.
+// yieldFrom is the wait for a processor from which on a yield is worth its cost.
 const yieldFrom = time.Millisecond
 
 // step reads the sensors, advances the law and publishes the limit. It is called with mu held, and reports whether the
@@ -93,7 +93,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	})
 }
 
-// readSensors fills r with what the sensors say.
+// readSensors fills r with the readings of the sensors.
 func (s *Shedder) readSensors(r *law.Reading, cpu *stats.CPUSample, sched *stats.SchedSample) {
 	r.Running, r.CPUKnown = 1, known(cpu)
 	if r.CPUKnown {
@@ -111,7 +111,8 @@ func (s *Shedder) readSensors(r *law.Reading, cpu *stats.CPUSample, sched *stats
 	}
 }
 
-// leastRunning bounds what a quota is taken to leave: one that leaves less is no more than stop and go.
+// leastRunning is the least share of the time that a quota is assumed to leave; below it the process mostly stands
+// still.
 const leastRunning = 0.1
 
 // quotaPause returns how long a CPU quota stops the process in a period in which it is used up, and the share of the time
@@ -128,7 +129,7 @@ func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
 	return pause, math.Max(1-float64(pause)/float64(period), leastRunning)
 }
 
-// publish makes v what Admit goes by, with a limit of at least least.
+// publish makes v the state that Admit uses, with a limit of at least least.
 func (s *Shedder) publish(v law.Verdict, least int64) {
 	s.drop.set(v.Drop)
 	s.quick.Store(int64(v.Quick * 1e9))
@@ -168,7 +169,7 @@ func (s *Shedder) log(l *slog.Logger) {
 	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
 }
 
-// install puts opts in force. It is called with mu held, or before anyone else has s.
+// install applies opts. It is called with mu held, or before s is shared.
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())

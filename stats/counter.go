@@ -29,8 +29,8 @@ func (c *Counter) Add(n int64) {
 	(*cells)[stripe.Index(len(*cells))].n.Add(n)
 }
 
-// Value returns the sum of everything added by calls of Add that had returned when Value was called, and of some, all
-// or none of the calls still running. It reads every cell: meant for snapshots, not for a decision on each request.
+// Value returns the sum of all calls of Add that returned before Value was called. Calls that are still running may or
+// may not be included. It reads every cell, so use it for snapshots, not for a decision on each request.
 func (c *Counter) Value() int64 {
 	cells := c.cells.Load()
 	if cells == nil {

@@ -12,7 +12,7 @@ const cpuInterval = 250 * time.Millisecond
 
 // CPUOptions configure a sensor of [NewCPU]. The zero CPUOptions consist of default values.
 type CPUOptions struct {
-	// Source is what is read. If Source is nil, it is AutoCPU(). A source may serve several sensors.
+	// Source is the source to read. If Source is nil, it is AutoCPU(). A source may serve several sensors.
 	Source CPUSource
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms.
 	// It is at least 1 ms.
@@ -22,7 +22,7 @@ type CPUOptions struct {
 	Beta float64
 }
 
-// A cpuMeter measures how much of the CPU that this process may use is in use.
+// A cpuMeter measures the CPU usage, relative to the CPU that this process may use.
 type cpuMeter struct {
 	source   CPUSource
 	interval time.Duration
@@ -31,24 +31,24 @@ type cpuMeter struct {
 	baseAt   time.Time // when base, or the last direct usage, was read
 }
 
-// cpuBase is a level's counters as they were when Usage was measured last.
+// cpuBase holds a level's counters at the last measurement of Usage.
 type cpuBase struct {
 	level CPULevel
 	at    time.Time
 }
 
-// NewCPU returns a Sensor of how much of the CPU that this process may use is in use, with the options, the defaults if o is
-// nil. It reads nothing yet. A source that fails is no error here: it makes the usage unknown.
+// NewCPU returns a Sensor of the CPU usage, relative to the CPU that this process may use, with the options o; nil
+// means the defaults. It reads nothing yet. If the source fails, the usage is unknown; that is not an error here.
 //
-// The Sensor is as fresh as it is asked often. Usage is the average since the last reading however long ago that was (Span).
-// Smoothed moves by it as far as that many readings of the same Usage would have moved it, so the pattern of asking does not
-// change the smoothing. After an idle minute the first caller gets the average of that minute, near 0, and a burst shows one
-// interval later, as it would have with a steady beat. Time in which the machine was suspended counts as idle where the clock
-// counts it at all (Linux's does not).
+// The Sensor is fresher the more often it is called. Usage is the average since the last reading, however long ago that
+// was (Span). After a long Span, Smoothed moves as far as several readings of the same Usage would have moved it. So
+// the pattern of calls does not change the smoothing. After an idle minute the first caller gets the average of that
+// minute, near 0, and a burst shows one interval later, as it would have with a steady beat. Time in which the machine
+// was suspended counts as idle where the clock counts it at all (Linux's does not).
 //
-// A quota is handed out by the period, 100 ms as a rule, and a process that uses it up does so at the start of each. A span
-// that is no multiple of that contains more or fewer of the starts, so plain division would yield 0.8 and 1.2 in turns.
-// Hence a span in all of whose periods the quota was used up has a Usage of 1, whatever the division says.
+// The kernel grants a quota once per period, usually 100 ms, and a busy process uses it up at the start of each period.
+// If a span is not a multiple of the period, it contains more or fewer starts, so plain division would yield 0.8 and
+// 1.2 in turns. Therefore, if the quota was used up in all periods of a span, Usage is 1, whatever the division says.
 //
 // A counter that went backwards starts a new baseline and yields no Usage.
 func NewCPU(o *CPUOptions) (*Sensor[CPUSample], error) {
@@ -130,7 +130,7 @@ func (c *cpuMeter) smooth(s *CPUSample, span time.Duration) float64 {
 	return max(0, min(mean, 1))
 }
 
-// compare returns the greatest usage of the levels since they were read last, and whether any was.
+// compare returns the greatest usage of the levels since their last reading, and whether there was one.
 func (c *cpuMeter) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage float64, ok bool) {
 	for i := range levels {
 		l := levels[i]

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// unset is stored xor-ed into every value, so that the zero word reads as NaN: a mean that has not seen a sample.
+// unset is stored xor-ed into every value, so that the zero word reads as NaN: a mean without a sample.
 const unset = 0x7FF8000000000001
 
-// An EWMA is an exponentially weighted moving average: each Update makes it beta × old + (1 − beta) × sample. The first
-// sample seeds it, so it does not have to climb from 0.
+// An EWMA is an exponentially weighted moving average: each Update sets it to beta × old + (1 − beta) × sample. The
+// first sample seeds it, so it does not have to climb from 0.
 //
-// After a step, the distance to the new level shrinks by beta with every sample. With beta 0.95 and a sample each 250
-// ms, a step from 0 to 1 passes 0.9 after 45 samples, 11.25 s.
+// After a step, the distance to the new level shrinks by beta with every sample. With beta 0.95 and a sample every 250
+// ms, the mean after a step from 0 to 1 passes 0.9 after 45 samples, or 11.25 s.
 //
 // The zero EWMA has beta 0: it holds the last sample. An EWMA must not be copied after its first use. Methods may be
 // called concurrently; concurrent updates are applied one after the other, in some order.
@@ -62,7 +62,7 @@ func (e *EWMA) Seeded() bool {
 
 func (e *EWMA) blend(old, x float64) float64 {
 	// The conversions forbid fused multiply-add, so that every processor gets the same mean. The bounds undo rounding:
-	// a constant input stays exactly what it is, and huge inputs do not overflow.
+	// a constant input stays exactly the same, and huge inputs do not overflow.
 	mean := float64(e.beta*old) + float64((1-e.beta)*x)
 	return max(min(old, x), min(mean, max(old, x)))
 }

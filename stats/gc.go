@@ -13,24 +13,25 @@ import (
 type GCOptions struct {
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms. It is at least 1 ms.
 	Interval time.Duration
-	// Memory, a sensor of [NewMemory], lets Share show a death spiral: Share is the collector's share only while memory is near
-	// its limit, and 0 otherwise, because GOGC alone keeps a collector busy when there is room to spare. If Memory is nil, the
-	// collector's share always counts.
+	// Memory, a sensor of [NewMemory], lets Share show a death spiral: Share is the collector's share only while memory
+	// is near its limit, and 0 otherwise, because with GOGC the collector may be busy even when there is plenty of
+	// room. If Memory is nil, the collector's share always counts.
 	Memory *Sensor[MemorySample]
-	// Near is the share of the limit from which on memory is near it, in (0, 1]. If Near is 0, it is 0.9.
+	// Near is the share of the limit at which memory counts as near the limit, in (0, 1]. If Near is 0, it is 0.9.
 	Near float64
 }
 
-// A GCSample is what share of the CPU the garbage collector takes, as published by the Sensor of [NewGC].
+// A GCSample says what share of the CPU the garbage collector takes, as published by the Sensor of [NewGC].
 type GCSample struct {
-	// CPU is the share of the process's CPU time (GOMAXPROCS times the time that passed) that the collector took, 0 to 1,
-	// work that it did while a CPU was idle included.
+	// CPU is the share of the process's CPU time (GOMAXPROCS times the time that passed) that the collector took, 0 to
+	// 1. This includes work that it did while a CPU was idle.
 	CPU float64
-	// Share is CPU, or 0 if there is a GCOptions.Memory that is not near its limit.
+	// Share is CPU, or 0 if GCOptions.Memory is set and memory is not near its limit.
 	Share float64
 	// Time is when that was read.
 	Time time.Time
-	// Err says why Share is unknown now: ErrNoReading, or what failed. The other fields then are those of Time.
+	// Err says why Share is unknown now: ErrNoReading, or the failure. The other fields then are those of the last
+	// reading, at Time.
 	Err error
 }
 
@@ -48,9 +49,9 @@ type gcMeter struct {
 	known      bool
 }
 
-// NewGC returns a Sensor of the share of the CPU that the garbage collector takes, with the options, the defaults if o is nil. It
-// reads nothing yet. The Go runtime counts up to the end of the last collection. So CPU is the share between the ends of two
-// collections, and from then on falls until another one ends, as if none were under way.
+// NewGC returns a Sensor of the share of the CPU that the garbage collector takes, with the options o; nil means the
+// defaults. It reads nothing yet. The Go runtime counts up to the end of the last collection. So CPU is the share
+// between the ends of two collections. After that it falls until another collection ends, as if none were running.
 func NewGC(o *GCOptions) (*Sensor[GCSample], error) {
 	if o == nil {
 		o = &GCOptions{}

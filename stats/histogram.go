@@ -11,7 +11,7 @@ const (
 	// subBits gives every power of two 32 cells. The middle of a cell is then at most 1/64 away from any value in it.
 	subBits  = 5
 	subCells = 1 << subBits
-	// maxCells is what the whole range of int64 takes.
+	// maxCells is the number of cells for the whole range of int64.
 	maxCells = (64-1-subBits)*subCells + subCells
 
 	// countBits is the part of a cell's word that counts; the other 36 bits are its lap.
@@ -20,14 +20,14 @@ const (
 	lapMask   = 1<<(64-countBits) - 1
 )
 
-// A Histogram estimates quantiles of the durations recorded during the last span of time, within 1.6 % of the true value.
-// It is log-linear, as HdrHistogram is: every power of two is cut into 32 cells of equal width, so that the error is
-// relative, and durations under 64 ns are exact. It rolls like a Window: in buckets that are numbered from the first
-// instant it is asked about, with the time as an argument.
+// A Histogram estimates quantiles of the durations recorded during the last span of time, within 1.6 % of the true
+// value. It is log-linear, like HdrHistogram: every power of two is cut into 32 cells of equal width, so that the error
+// is relative, and durations under 64 ns are exact. It rolls like a Window: buckets are numbered from the first instant
+// passed to it, and the time is an argument.
 //
 // Record costs one compare-and-swap, does not lock and does not allocate. One cell of one bucket counts up to 268
-// million samples and then stops. Methods may be called concurrently; a sample late for its bucket is dropped, never
-// counted in a newer one.
+// million samples and then stops. Methods may be called concurrently; a sample that is too late for its bucket is
+// dropped, never counted in a newer one.
 //
 // Memory is fixed: 256 bytes per bucket and power of two up to Highest, with the number of buckets rounded up to a
 // power of two: about 80 kB with the defaults.
@@ -40,15 +40,16 @@ type Histogram struct {
 	cells   []atomic.Uint64
 }
 
-// HistogramOptions say how far back a Histogram looks. The zero HistogramOptions are the defaults.
+// HistogramOptions configure a [Histogram]. The zero HistogramOptions are the defaults.
 type HistogramOptions struct {
 	// Span is the length of time that quantiles look back on. If Span is 0, it is 10 seconds. It must be a multiple of
 	// Buckets nanoseconds.
 	Span time.Duration
-	// Buckets is how many parts Span has, the one being filled included: the oldest part leaves at once when a new one
-	// begins. If Buckets is 0, it is 8. A power of two wastes no memory. At most 65536.
+	// Buckets is the number of parts of Span, including the one being filled. When a new part begins, the oldest part
+	// leaves at once. If Buckets is 0, it is 8. A power of two wastes no memory. The maximum is 65536.
 	Buckets int
-	// Highest is the longest duration with a cell of its own: a longer one counts as Highest. If Highest is 0, it is one hour.
+	// Highest is the longest duration with its own cell. Longer durations count as Highest. If Highest is 0, it is one
+	// hour.
 	Highest time.Duration
 }
 
@@ -103,8 +104,8 @@ func (h *Histogram) Record(now time.Time, d time.Duration) {
 	for {
 		old := cell.Load()
 		word := lap<<countBits | 1
-		// Each cell says itself which lap it counts, so there is no moment at which a bucket is being emptied: the
-		// first sample of a new lap overwrites the count of an old one.
+		// Each cell stores the lap that it counts, so a bucket never has to be emptied: the first sample of a new lap
+		// overwrites the count of an old one.
 		if old != 0 && old>>countBits == lap {
 			if old&countMask == countMask {
 				return
@@ -140,7 +141,7 @@ func cellOf(d time.Duration) int {
 	return shift<<subBits + int(d>>shift)
 }
 
-// middle returns the duration that stands for all those that cell counts.
+// middle returns the duration that stands for all durations in cell.
 func middle(cell int) time.Duration {
 	shift := max(0, cell>>subBits-1)
 	return time.Duration(cell-shift<<subBits)<<shift + 1<<shift>>1

@@ -9,7 +9,7 @@ import (
 // for p99, 0 for the least, 1 for the greatest. It is within 1.6 % of the true value, and 0 without samples. A q
 // outside [0, 1] counts as the nearer end, and NaN as 0.
 //
-// Reading takes some microseconds, more than Record by far. Samples recorded meanwhile may count or not. It does not
+// Reading takes some microseconds, far more than Record. Samples recorded meanwhile may count or not. It does not
 // allocate.
 func (h *Histogram) Quantile(now time.Time, q float64) time.Duration {
 	var counts [maxCells]int64
@@ -17,7 +17,7 @@ func (h *Histogram) Quantile(now time.Time, q float64) time.Duration {
 }
 
 // Quantiles returns one Quantile for each of qs, in the same order, all from the same samples. Reading several at once
-// costs hardly more than one.
+// costs little more than reading one.
 func (h *Histogram) Quantiles(now time.Time, qs ...float64) []time.Duration {
 	var counts [maxCells]int64
 	total := h.collect(now, &counts)
@@ -34,7 +34,7 @@ func (h *Histogram) Count(now time.Time) int64 {
 	return h.collect(now, &counts)
 }
 
-// collect adds the buckets of the window up into counts and returns the number of samples.
+// collect adds up the buckets of the window in counts and returns the number of samples.
 func (h *Histogram) collect(now time.Time, counts *[maxCells]int64) (total int64) {
 	slot := h.at(now)
 	for range h.buckets {

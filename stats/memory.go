@@ -25,23 +25,23 @@ type MemoryOptions struct {
 	Interval time.Duration
 }
 
-// A MemorySample is how near the process is to its memory limit, as published by the Sensor of
-// [NewMemory].
+// A MemorySample says how near the process is to its memory limit, as published by the Sensor of [NewMemory].
 type MemorySample struct {
-	// Used is what the Go runtime has from the system and has not given back, in bytes; Live is what of it the garbage
-	// collector cannot free, as of the last collection. Neither contains what C code or mapped files take.
+	// Used is the memory that the Go runtime has from the system and has not given back, in bytes. Live is the part of
+	// it that the garbage collector cannot free, as of the last collection. Neither includes memory of C code or mapped
+	// files.
 	Used, Live uint64
-	// Limit is the less of GOMEMLIMIT and the least limit among the control group and those above it, in bytes.
+	// Limit is the lowest of GOMEMLIMIT and the limits of the control group and its parents, in bytes.
 	Limit uint64
-	// Soft says that Limit is GOMEMLIMIT. The collector lets garbage fill the memory up to it on purpose, so only Live
-	// counts; at a control group's limit the process is killed, so Used does.
+	// Soft says that Limit is GOMEMLIMIT. The collector lets garbage fill the memory up to GOMEMLIMIT on purpose, so
+	// only Live counts. At a control group's limit the process is killed, so Used counts.
 	Soft bool
-	// Share is what counts as a share of Limit. It may be above 1.
+	// Share is Live or Used, whichever counts, divided by Limit. It may be above 1.
 	Share float64
 	// Time is when that was read.
 	Time time.Time
-	// Err says why the share is unknown now: ErrNoReading, ErrNoMemoryLimit, or what failed. The other fields then are
-	// those of Time.
+	// Err says why the share is unknown now: ErrNoReading, ErrNoMemoryLimit, or the failure. The other fields then are
+	// those of the last reading, at Time.
 	Err error
 }
 
@@ -57,11 +57,12 @@ type memoryMeter struct {
 	checked time.Time
 }
 
-// noMemoryLimit is at and above what stands for no limit: math.MaxInt64 in Go, and that without its last page in Linux.
+// noMemoryLimit is the least value that means no limit: math.MaxInt64 in Go, and in Linux the same rounded down to a
+// page.
 const noMemoryLimit = math.MaxInt64 / 2
 
-// NewMemory returns a Sensor of how near the memory of this process is to its limit, with the options, the defaults if o is nil. It
-// reads nothing yet.
+// NewMemory returns a Sensor of how near the memory of this process is to its limit. If o is nil, the options are the
+// defaults. It reads nothing yet.
 func NewMemory(o *MemoryOptions) (*Sensor[MemorySample], error) {
 	if o == nil {
 		o = &MemoryOptions{}
@@ -77,7 +78,7 @@ func newMemoryMeter(fsys fs.FS, read func() (heldMemory, error)) *memoryMeter {
 	return &memoryMeter{read: read, fsys: fsys, groups: cgroup.NewFolders(fsys, "memory")}
 }
 
-// heldMemory is what the Go runtime says of its memory, in bytes.
+// heldMemory holds the Go runtime's figures about its memory, in bytes.
 type heldMemory struct{ total, released, objects, unused, free, live, limit uint64 }
 
 // runtimeMemory returns a reader of the Go runtime's metrics that reuses its memory.
@@ -118,7 +119,8 @@ func (m *memoryMeter) measure(s *MemorySample, now time.Time) {
 		return
 	}
 	next := MemorySample{Used: h.total - min(h.released, h.total), Limit: h.limit, Soft: true, Time: now}
-	// All but the heap counts as it is; of the heap what the last collection has found alive, as far as it is still there.
+	// Memory outside the heap counts fully. The heap counts with what the last collection found alive, but at most with
+	// its present size.
 	next.Live = next.Used - min(h.objects+h.unused+h.free, next.Used) + min(h.live, h.objects)
 	if m.group < next.Limit {
 		next.Limit, next.Soft = m.group, false
@@ -146,7 +148,7 @@ func (m *memoryMeter) groupLimit() (uint64, error) {
 	for _, folder := range folders {
 		b, err := fs.ReadFile(m.fsys, path.Join(folder, name))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue // the root has none, and what may not be read sets none
+			continue // the root has no limit, and a file that may not be read sets none
 		}
 		if err != nil {
 			return 0, fmt.Errorf("stats: Memory: %w", err)

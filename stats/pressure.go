@@ -15,24 +15,24 @@ import (
 
 // PressureOptions configure a sensor of [NewPressure].
 type PressureOptions struct {
-	// Resource is what is waited for: "cpu", "memory" or "io". It must be given.
+	// Resource is the resource to watch: "cpu", "memory" or "io". It is required.
 	Resource string
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms. It is at
 	// least 1 ms.
 	Interval time.Duration
 }
 
-// A PressureSample is for what share of the time tasks were stalled, as published by the Sensor of [NewPressure].
+// A PressureSample says for what share of the time tasks were stalled, as published by the Sensor of [NewPressure].
 type PressureSample struct {
 	// Share is the part of Span in which at least one task waited for the resource ("some"), 0 to 1.
 	Share float64
 	// Source is the file that was read, such as "/proc/pressure/cpu".
 	Source string
-	// Time is when it was read, and Span the time since it had been read before.
+	// Time is when the file was read, and Span is the time since the reading before.
 	Time time.Time
 	Span time.Duration
-	// Err says why Share is unknown now: ErrNoReading, or what failed; it is fs.ErrNotExist where the system has no pressure
-	// stall information, as all but Linux. The other fields then are those of Time.
+	// Err says why Share is unknown now: ErrNoReading, or the failure. It is fs.ErrNotExist if the system has no
+	// pressure stall information, which only Linux has. The other fields then are those of the last reading, at Time.
 	Err error
 }
 
@@ -50,9 +50,9 @@ type pressureMeter struct {
 	at       time.Time     // when total was read
 }
 
-// NewPressure returns a Sensor of the share of the time in which tasks wait for a resource: Linux's pressure stall information
-// (PSI), of the process's control group in version 2, otherwise of the machine. It reads nothing yet. A system without such
-// information is no error here: it makes the share unknown.
+// NewPressure returns a Sensor of the share of the time in which tasks wait for a resource: Linux's pressure stall
+// information (PSI), of the process's control group in version 2, otherwise of the machine. It reads nothing yet. On a
+// system without this information the share is unknown; that is not an error here.
 func NewPressure(o *PressureOptions) (*Sensor[PressureSample], error) {
 	if o == nil {
 		o = &PressureOptions{}

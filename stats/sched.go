@@ -13,7 +13,7 @@ type SchedLatencyOptions struct {
 	// Interval is the least time between two readings. If Interval is 0, it is 100 ms.
 	// It is at least 1 ms.
 	Interval time.Duration
-	// Quantile is which quantile is published as Value. If Quantile is 0, it is 0.99. It is less than 1.
+	// Quantile is the quantile that is published as Value. If Quantile is 0, it is 0.99. It must be less than 1.
 	Quantile float64
 	// Read returns a histogram, in seconds, that has counted since some time in the past. If Read is nil, the Go
 	// runtime's /sched/latencies:seconds is read. The histogram is not kept: Read may return the same one again with new
@@ -21,16 +21,16 @@ type SchedLatencyOptions struct {
 	Read func() (*metrics.Float64Histogram, error)
 }
 
-// A SchedSample is how long goroutines that were ready to run waited for a processor, as published by the Sensor of
+// A SchedSample says how long goroutines that were ready to run waited for a processor, as published by the Sensor of
 // [NewSchedLatency].
 type SchedSample struct {
-	// Value is the quantile asked for, p99 by default, of the waits that ended within Span. Median is the median, and Mean
-	// an estimate of the mean. All are interpolated within the runtime's buckets, which are up to a quarter wide.
+	// Value is the chosen quantile, by default p99, of the waits that ended within Span. Median is the median, and Mean
+	// is an estimate of the mean. All are interpolated within the runtime's buckets, which are up to a quarter wide.
 	// All are 0 if Count is 0.
 	Value, Median, Mean time.Duration
-	// Count is how many waits that were. The Go runtime looks at about one in eight, so there may be few, and Value then is
-	// close to the greatest. If Count is 0, no wait ended: the process was idle, or none of its goroutines was let on a
-	// processor.
+	// Count is the number of these waits. The Go runtime measures about one in eight, so there may be few, and Value
+	// then is close to the greatest. If Count is 0, no wait ended: the process was idle, or none of its goroutines got
+	// a processor.
 	Count uint64
 	// Time is when the waits were read, and Span the time they cover: the interval, or longer if no caller asked in between.
 	Time time.Time
@@ -38,7 +38,7 @@ type SchedSample struct {
 	// Samples counts the readings that yielded a Value, Errors those that failed.
 	Samples, Errors uint64
 	// Err says why the latency is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
-	// those of Time; a failure changes none of them.
+	// those of the last reading, at Time; a failure does not change them.
 	Err error
 }
 
@@ -54,9 +54,9 @@ type schedMeter struct {
 	diff []uint64  // counts since then
 }
 
-// NewSchedLatency returns a Sensor of how long the goroutines of this process wait for a processor, with the options, the
-// defaults if o is nil. It reads nothing yet. Such waits are a sign of CPU overload that shows within one interval, long before
-// a smoothed CPU usage does. A sample is the difference between two readings of the Go scheduler's latency histogram.
+// NewSchedLatency returns a Sensor of how long the goroutines of this process wait for a processor, with the options o;
+// nil means the defaults. It reads nothing yet. Long waits show a CPU overload within one interval, long before a
+// smoothed CPU usage does. A sample is the difference between two readings of the Go scheduler's latency histogram.
 func NewSchedLatency(o *SchedLatencyOptions) (*Sensor[SchedSample], error) {
 	var opts SchedLatencyOptions
 	if o != nil {
@@ -118,8 +118,8 @@ func (s *schedMeter) measure(next *SchedSample, hist *metrics.Float64Histogram, 
 	next.Mean = meanOf(hist.Buckets, s.diff, count)
 }
 
-// subtract puts into diff what was counted since the last reading, and returns the sum. It is not ok if there is nothing
-// to compare with, or a count went backwards.
+// subtract puts the counts since the last reading into diff, and returns their sum. It is not ok if there is no earlier
+// reading, or a count went backwards.
 func (s *schedMeter) subtract(counts []uint64) (sum uint64, ok bool) {
 	ok = len(s.prev) == len(counts)
 	if !ok {
@@ -157,7 +157,7 @@ func quantileOf(bounds []float64, counts []uint64, count uint64, q float64) time
 	return seconds(hi)
 }
 
-// meanOf returns the mean of values in buckets, each taken for the middle of its bucket.
+// meanOf returns the mean of values in buckets, where each value counts as the middle of its bucket.
 func meanOf(bounds []float64, counts []uint64, count uint64) time.Duration {
 	if count == 0 {
 		return 0
@@ -172,7 +172,7 @@ func meanOf(bounds []float64, counts []uint64, count uint64) time.Duration {
 	return seconds(sum / float64(count))
 }
 
-// finite returns the bounds of bucket i. An open end is taken for the other one.
+// finite returns the bounds of bucket i. An infinite bound is replaced by the other one.
 func finite(bounds []float64, i int) (lo, hi float64) {
 	lo, hi = bounds[i], bounds[i+1]
 	if math.IsInf(lo, -1) {

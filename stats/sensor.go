@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// ErrNoReading is the Err of a sample taken before there was anything to compare: most sensors need two readings.
+// ErrNoReading is the Err of a sample before there is anything to compare: most sensors need two readings.
 var ErrNoReading = errors.New("stats: no reading yet")
 
 // A Sensor publishes samples of one thing: the CPU ([NewCPU]), the waits of goroutines ([NewSchedLatency]), memory
 // ([NewMemory]), garbage collection ([NewGC]) or the pressure on a resource ([NewPressure]). One Sensor serves any number of
 // users.
 //
-// It is pulled: at most once per interval, one caller of Sample or Read takes a reading, and the others get the last sample
-// without waiting. So a Sensor needs no goroutine and no Close, and runs in simulated time. [Sensor.Start] adds a steady beat.
-// All methods may be called concurrently.
+// Callers drive it: at most once per interval, one caller of Sample or Read takes a reading, and the others get the
+// last sample without waiting. So a Sensor needs no goroutine and no Close, and runs in simulated time. [Sensor.Start]
+// adds a steady beat. All methods may be called concurrently.
 type Sensor[S sample] struct {
 	interval time.Duration
-	// take changes a copy of the last sample by a reading, and returns when that was. It is never run concurrently with itself.
+	// take updates a copy of the last sample with a reading, and returns the time of the reading. It is never run
+	// concurrently with itself.
 	take func(s *S, now time.Time) time.Time
 	last atomic.Pointer[published[S]]
 	mu   sync.Mutex // held by the caller that reads
@@ -50,12 +51,13 @@ func newSensor[S sample](kind string, interval, byDefault time.Duration, first S
 	return s, nil
 }
 
-// Sample returns the last sample, after a new reading if one is due. Times given to Sample come from one clock, which may
-// be simulated; a time a little before that of another caller does no harm.
+// Sample returns the last sample, after a new reading if one is due. All times given to Sample must come from one
+// clock, which may be simulated. A time slightly before that of another caller does no harm.
 func (s *Sensor[S]) Sample(now time.Time) S { return *s.ref(now) }
 
-// Read returns the figure that says most, or why it is unknown. It is a reading for a signal of the shedder. The figure of a
-// CPUSample is Usage, that of a SchedSample is Value in seconds, and that of the others is Share.
+// Read returns the main figure of the sample, or the error why it is unknown. Use it as the Read of a signal of the
+// shedder. The figure of a CPUSample is Usage, that of a SchedSample is Value in seconds, and that of the others is
+// Share.
 func (s *Sensor[S]) Read(now time.Time) (float64, error) { return (*s.ref(now)).figure() }
 
 // ref is Sample without the copy.
@@ -67,8 +69,8 @@ func (s *Sensor[S]) ref(now time.Time) *S {
 	return s.refresh(now, 0)
 }
 
-// refresh takes a reading unless another goroutine does, or has just done so. A tick of the beat may be early by as much: it must
-// not wait for the next one because it comes just before a reading is due.
+// refresh takes a reading unless another goroutine does so now or has just done so. A tick of the beat may come up to
+// early before a reading is due, so that it does not have to wait for the next tick.
 func (s *Sensor[S]) refresh(now time.Time, early time.Duration) *S {
 	if !s.mu.TryLock() {
 		return &s.last.Load().sample
@@ -84,20 +86,21 @@ func (s *Sensor[S]) refresh(now time.Time, early time.Duration) *S {
 	return &next.sample
 }
 
-// Start begins a steady beat: a goroutine that asks now and then once per interval, by the real clock, so that no sample is older
-// than that even if there is no other caller. A second Start does nothing. Close ends the beat.
+// Start begins a steady beat: a goroutine that reads now and then once per interval, by the real clock. So no sample is
+// older than an interval, even without other callers. A second Start does nothing. Close ends the beat.
 func (s *Sensor[S]) Start() {
 	s.beat.start(s.interval, func(now time.Time) { s.refresh(now, s.interval/2) })
 }
 
-// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns nil. A
-// closed Sensor goes on being pulled, and can be started again. One that was never started needs no Close.
+// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns
+// nil. A closed Sensor still works when called, and can be started again. A Sensor that was never started needs no
+// Close.
 func (s *Sensor[S]) Close() error {
 	s.beat.stop()
 	return nil
 }
 
-// beat is a goroutine that ticks, owned by a Sensor. The zero beat is stopped.
+// beat is a ticking goroutine, owned by a Sensor. The zero beat is stopped.
 type beat struct {
 	mu   sync.Mutex
 	quit chan struct{}

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// AutoCPU returns the source that NewCPU uses by default. It reads the control group (CgroupCPU) if that, or one above
-// it, has a quota or a cpuset smaller than the machine; else the process alone (ProcessCPU) if it is bound to some of the
-// CPUs; else the whole machine (HostCPU), or the process if the machine cannot be read. A limit that is set or lifted while
-// running is noticed within 2 s. While a limit is known to be set, a reading that fails is an error: the host
-// is no stand-in for it.
+// AutoCPU returns the source that NewCPU uses by default. It reads the control group (CgroupCPU) if the group or a
+// parent has a quota or a cpuset smaller than the machine. Otherwise it reads the process alone (ProcessCPU) if the
+// process is bound to some of the CPUs. Otherwise it reads the whole machine (HostCPU), or the process if the machine
+// cannot be read. It notices within 2 s when a limit is set or lifted. While a limit is known to be set, a failed
+// reading is an error; it does not fall back to the host.
 func AutoCPU() CPUSource { return newAutoSource(os.DirFS("/")) }
 
 func newAutoSource(fsys fs.FS) *autoSource {
@@ -27,7 +27,7 @@ type autoSource struct {
 	numCPU        int
 
 	mu      sync.Mutex
-	limited bool // the group had a limit when it was read last
+	limited bool // the group had a limit at the last reading
 	hosted  bool // the host has been read
 }
 

@@ -15,20 +15,20 @@ const limitsInterval = 2 * time.Second
 
 // CgroupCPU returns a source that reads the Linux control group of this process, version 1 or 2.
 //
-// What is used is what the group has used, sidecars in the same group included. What may be used is the least of the
-// group's quota, its cpuset and runtime.NumCPU. Each group above it that has a quota too is a level of its own, with what
-// all its members have used: when they exhaust it together, this process is stopped as well. Without a quota anywhere the
+// The used CPU time is that of the whole group, including sidecars in the same group. The limit is the lowest of the
+// group's quota, its cpuset and runtime.NumCPU. Each parent group with a quota is a separate level, with the CPU time
+// of all its members: when they use up the quota together, this process is stopped as well. If there is no quota, the
 // group's usage is measured against its CPUs. The limits, and whether the process has been moved to another group, are
 // looked up again every 2 s.
 //
-// Where version 1's cpuacct does not account for the process's own group alone, the process's own CPU time is used
-// instead. Where there are no control groups every reading fails.
+// If the cpuacct controller of version 1 does not count the process's group alone, the process's own CPU time is used
+// instead. If there are no control groups, every reading fails.
 func CgroupCPU() CPUSource { return newCgroupSource(os.DirFS("/")) }
 
 // processSuffix marks the levels whose Used is the process's own.
 const processSuffix = " (process)"
 
-// cgroupSource reads a control group and, for what that does not tell, the process.
+// cgroupSource reads a control group, and reads missing figures from the process.
 type cgroupSource struct {
 	fsys    fs.FS
 	numCPU  int

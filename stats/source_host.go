@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// HostCPU returns a source that reads the whole machine's CPU time against all its CPUs: neighbours count. Time that a
-// hypervisor gave to others (steal) counts as used; waiting for disks does not.
+// HostCPU returns a source that reads the CPU time of the whole machine, including neighbours, against all its CPUs.
+// Time that a hypervisor gave to others (steal) counts as used; waiting for disks does not.
 //
 // On Linux it reads /proc/stat, elsewhere it asks gopsutil. On macOS gopsutil needs cgo; without it every reading fails.
 func HostCPU() CPUSource { return newHostSource(os.DirFS("/")) }

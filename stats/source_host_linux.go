@@ -18,8 +18,8 @@ const userHZ = 100
 
 func newHostSource(fsys fs.FS) *hostSource { return &hostSource{fsys: fsys, clock: time.Now} }
 
-// hostSource reads /proc/stat itself rather than through gopsutil, which would read it twice more in an init function of
-// every program that imports this package, and takes 11 allocations.
+// hostSource reads /proc/stat itself rather than through gopsutil. In every program that imports it, gopsutil reads the
+// file twice more in an init function, and each reading takes 11 allocations.
 type hostSource struct {
 	fsys  fs.FS
 	clock func() time.Time // nil: a reading has no time of its own
@@ -71,8 +71,8 @@ func (h *hostSource) busy() (time.Duration, error) {
 	return parseProcStat(line)
 }
 
-// parseProcStat sums the busy time of the first line of /proc/stat: all but idle and iowait, and without the guests'
-// time, which user contains. Each of the summands only grows, which iowait does not.
+// parseProcStat sums the busy time of the first line of /proc/stat: all times but idle and iowait, and without the
+// guests' time, which user already contains. Each of these only grows, unlike iowait.
 func parseProcStat(line []byte) (time.Duration, error) {
 	fields := bytes.Fields(line)
 	if len(fields) < 5 || string(fields[0]) != "cpu" {

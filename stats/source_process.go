@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// ProcessCPU returns a source that reads the CPU time of this process alone. What may be used is runtime.NumCPU, or on
-// Linux the least limit of its control groups. Neighbours that use up a limit they share with the process stay
-// unseen.
+// ProcessCPU returns a source that reads the CPU time of this process alone. The limit is runtime.NumCPU, or on Linux
+// the lowest limit of its control groups. It does not see neighbours that use up a shared limit.
 func ProcessCPU() CPUSource { return newProcessSource(os.DirFS("/")) }
 
 func newProcessSource(fsys fs.FS) *processSource {

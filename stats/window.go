@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// A Window keeps what was recorded during the last span of time, in buckets of equal length. It rolls by the time that
-// its callers pass: there is no clock, no ticker and no goroutine in it.
+// A Window keeps the samples of the last span of time, in buckets of equal length. Its callers pass the time that moves
+// it on; it has no clock, no ticker and no goroutine.
 //
-// Buckets are aligned to the first instant that a Window is asked about, and numbered from it. A sample goes to the
-// bucket of its own instant, after any idle gap and however late it comes: one that comes after its bucket left the
-// window is dropped, and never counted in a newer bucket. A sample from before the first instant counts like any other.
-// Times should come from one clock; a sample far in the future takes the place of current buckets until that time
-// comes.
+// Buckets are aligned to the first instant passed to a Window, and numbered from it. A sample goes to the bucket of its
+// own instant, even after an idle gap or if it is late. If its bucket has left the window, the sample is dropped, never
+// counted in a newer bucket. A sample from before the first instant counts like any other. Times should come from one
+// clock. A sample far in the future replaces current buckets until that time.
 //
-// Add does not lock. It allocates 128 bytes when a bucket begins, and nothing otherwise. Methods may be called
+// Add does not lock. It allocates 128 bytes when a bucket begins, and otherwise nothing. Methods may be called
 // concurrently, and no sample is lost when many callers meet a new bucket.
 //
-// A Window of outcomes can record 1 for a failure and 0 for a success: then Count is how many there were, and Sum how
-// many failed.
+// A Window of outcomes can record 1 for a failure and 0 for a success: then Count is the number of requests, and Sum is
+// the number of failures.
 type Window struct {
 	slots
 	buckets int
-	newest  atomic.Pointer[bucket] // tried first; may lag behind the ring, never wrong about its own slot
+	newest  atomic.Pointer[bucket] // tried first; may lag behind the ring, but is never wrong about its own slot
 	ring    []atomic.Pointer[bucket]
 }
 
-// bucket collects the samples of one slot, and of that slot only: when the slot leaves the window, the ring forgets the
-// bucket and a writer that still holds it does no harm. That is why buckets are not reused. It fills 128 bytes, so no
-// two share a cache line.
+// bucket collects the samples of one slot only. Buckets are not reused: when the slot leaves the window, the ring
+// forgets the bucket, and a writer that still holds it does no harm. A bucket fills 128 bytes, so no two buckets share
+// a cache line.
 type bucket struct {
 	slot  int64
 	start time.Duration // since the base
@@ -40,7 +39,7 @@ type bucket struct {
 	_     [128 - 6*8]byte
 }
 
-// NewWindow returns a Window over the last span, cut into the given number of buckets, the one being filled included.
+// NewWindow returns a Window over the last span, cut into the given number of buckets, including the one being filled.
 // Buckets must be in [1, 65536], and span a positive multiple of it in nanoseconds.
 func NewWindow(span time.Duration, buckets int) (*Window, error) {
 	if buckets < 1 || buckets > maxBuckets {
@@ -74,7 +73,7 @@ func (w *Window) Add(now time.Time, v int64) {
 }
 
 func (b *bucket) add(v int64) {
-	// The loads come first because an atomic add holds up the loads behind it.
+	// The loads come first, because an atomic add delays the loads after it.
 	for least := b.min.Load(); v < least && !b.min.CompareAndSwap(least, v); {
 		least = b.min.Load()
 	}
@@ -82,7 +81,7 @@ func (b *bucket) add(v int64) {
 		most = b.max.Load()
 	}
 	b.sum.Add(v)
-	b.count.Add(1) // last, so that a reader who sees the sample counted sees the rest of it
+	b.count.Add(1) // last, so that a reader that sees the count also sees the rest of the sample
 }
 
 // addElsewhere adds v to the bucket of slot when that is not the newest, or not there yet.
@@ -106,7 +105,7 @@ func (w *Window) addElsewhere(slot, v int64) {
 	}
 }
 
-// newBucket returns a bucket that holds v already, so that it never shows itself empty.
+// newBucket returns a bucket that already holds v, so that readers never see it empty.
 func (w *Window) newBucket(slot, v int64) *bucket {
 	b := &bucket{slot: slot, start: time.Duration(slot) * w.slots.span}
 	b.count.Store(1)
@@ -127,7 +126,7 @@ func (w *Window) advance(b *bucket) {
 	}
 }
 
-// place returns where in the ring slot lives. The mask works for negative slots too.
+// place returns the index of slot in the ring. The mask works for negative slots too.
 func (w *Window) place(slot int64) int {
 	return int(slot & int64(len(w.ring)-1))
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Bucket says what a Window recorded from Start on, for one bucket's span or, from Total, for the whole window.
-// Without samples all but Start is 0.
+// A Bucket sums up the samples of a Window from Start on: for one bucket's span, or, in the result of Total, for the
+// whole window. Without samples, all fields but Start are 0.
 type Bucket struct {
 	Start time.Time
 	Count int64 // samples
@@ -24,18 +24,18 @@ func (b Bucket) Mean() float64 {
 }
 
 // Buckets returns the buckets of the window that ends with the bucket of now, oldest first. There are always as many as
-// NewWindow was given, empty ones included; the last is the one being filled.
+// NewWindow was given, including empty ones. The last one is being filled.
 //
-// Values are read one by one while others may write: a sample that is being added may show in Sum, Min and Max before
-// it shows in Count.
+// Values are read one by one while other goroutines may write: a sample that is being added may show in Sum, Min and
+// Max before it shows in Count.
 func (w *Window) Buckets(now time.Time) iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		w.each(w.oldest(now), w.buckets, yield)
 	}
 }
 
-// Complete is Buckets without the last: only those that are over, one less than NewWindow was given. A sample that comes
-// late may still change them.
+// Complete returns Buckets without the last one: only buckets whose time is over, one fewer than NewWindow was given. A
+// late sample may still change them.
 func (w *Window) Complete(now time.Time) iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		w.each(w.oldest(now), w.buckets-1, yield)

@@ -9,17 +9,17 @@ import (
 // maxBuckets bounds the ring of a Window or Histogram.
 const maxBuckets = 1 << 16
 
-// slots cuts time into numbered spans of equal length. The number counts from a base, the first instant of any
-// call, and depends on nothing else: neither on the time of the last call nor on pauses between calls. Instants before
-// the base have negative numbers.
+// slots cuts time into numbered spans of equal length. Numbers count from a base, the first instant of any call. They
+// do not depend on the time of the last call or on pauses between calls. Instants before the base have negative
+// numbers.
 type slots struct {
 	span time.Duration
 	base atomic.Pointer[time.Time]
 	last atomic.Int64 // a slot seen lately, never negative, tried first because a multiplication is cheaper than a division
 }
 
-// at returns the number of the slot that holds now. The result of Sub is monotonic where both times have that reading.
-// It saturates at ±292 years, which lands in the first or last slot there is.
+// at returns the number of the slot that holds now. The result of Sub is monotonic if both times have a monotonic
+// reading. It saturates at ±292 years, which gives the first or last possible slot.
 func (s *slots) at(now time.Time) int64 {
 	base := s.base.Load()
 	if base == nil {

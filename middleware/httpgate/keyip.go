@@ -41,7 +41,7 @@ type ClientIP struct {
 	ipv6Bits  int
 }
 
-// NewClientIP returns a ClientIP. If o is nil, it has the defaults. The error names the field that cannot be right.
+// NewClientIP returns a ClientIP. If o is nil, it has the defaults. The error names the invalid field.
 func NewClientIP(o *ClientIPOptions) (*ClientIP, error) {
 	var opts ClientIPOptions
 	if o != nil {
