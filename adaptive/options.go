@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway/internal/name"
 )
 
-// Off disables what a field of [Options] stands for, where zero means its default.
+// Off disables the feature of a field of [Options], where zero means the default.
 const Off = -1
 
 // Options are the options of a [Limit]. The zero Options are the defaults.

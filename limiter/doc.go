@@ -43,5 +43,5 @@
 //
 // Rates and windows set [spillway.Rejection.OverQuota], because the caller used up its quota. Their RetryAfter says
 // when to try again: at most 1/16 later than needed, and never too early for a request of the same cost. [Concurrency]
-// and [Queue] refuse for lack of room. Nobody knows when there will be room, so RetryAfter is 0.
+// and [Queue] refuse for lack of room. It is unknown when there will be room, so RetryAfter is 0.
 package limiter

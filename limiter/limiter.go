@@ -39,7 +39,7 @@ type Limiter interface { //nolint:interfacebloat // the interface stands for eig
 	// ReserveAt takes n tokens at now, or reserves them if they will be available within maxWait. The caller must wait
 	// for [Reservation.Delay], may cancel until then, and may return unused tokens with [Reservation.RefundAt] later.
 	// Otherwise ReserveAt takes none and returns an error like AllowAt. With a [Concurrency] or [Queue], it takes
-	// places at once or not at all, because nobody knows when places will be free.
+	// places at once or not at all, because the time when places will be free is unknown.
 	ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error)
 
 	// Release gives back n places of a [Concurrency] or [Queue] that Allow, AllowAt or Wait took. It panics if fewer are

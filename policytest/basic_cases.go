@@ -98,7 +98,7 @@ func (d *driver) serveOne(r spillway.Request, o spillway.Outcome) {
 	}
 }
 
-// refusalAllocates counts what the refusals in state s allocate, if there are any.
+// refusalAllocates counts the allocations of refusals in state s, if there are any.
 func (c *check) refusalAllocates(s state) {
 	d := c.reach(bases()[0], s)
 	if d.burst() == c.o.Burst {
@@ -168,13 +168,13 @@ func await(f func()) {
 	<-done
 }
 
-// enough is how many requests it takes to wear out what leaks one each time.
+// enough is the number of requests that exhausts a policy that leaks one permit each time.
 const enough = 2000
 
-// endBy has requests admitted through a Gate and ended by way, and returns how many requests are admitted then.
+// endBy admits requests through a Gate, ends them by way, and returns how many requests are admitted afterwards.
 func (c *check) endBy(b base, way func(end func())) (admitted int, inFlight int64) {
 	// Under the race detector the stack of a goroutine that calls promoted methods seems to grow with each call, and
-	// starting a goroutine costs as much as the stack is deep. So this begins with a new one.
+	// the cost of starting a goroutine grows with the depth of the stack. So this begins with a new goroutine.
 	await(func() { c.protect(func() { admitted, inFlight = c.drive(b).endMany(way) }) })
 	return admitted, inFlight
 }

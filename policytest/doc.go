@@ -4,9 +4,9 @@
 //		policytest.Run(t, func() spillway.Policy { return mypolicy.New(10) }, nil)
 //	}
 //
-// Each rule is a subtest of its own, and a failure prints why the rule matters. Time in the suite is data: it starts now
-// and then, once at a date of today and once at the Unix epoch, and passes without being waited for.
+// Each rule is a separate subtest, and a failure prints why the rule matters. Time in the suite is data: each case runs
+// once from a present-day date and once from the Unix epoch, and no real time passes.
 //
-// Hand in a policy that is easily made to refuse, with a small limit or a short history: a rule about refusals is skipped,
-// with the reason, for a policy that has not refused. One Run for each way a policy may be set up is better than one Run.
+// Use a policy that refuses easily, with a small limit or a short history. If a policy never refuses, the rules about
+// refusals are skipped, with the reason. Call Run once for each typical configuration of the policy.
 package policytest

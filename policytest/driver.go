@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// patience is how long a request waits in a policy that queues before the suite takes it for refused.
+// patience is how long a request waits in a policy that queues before the suite counts it as refused.
 const patience = time.Millisecond
 
 // A base is where virtual time starts.
@@ -18,7 +18,7 @@ type base struct {
 	at   time.Time
 }
 
-// bases returns the starts of virtual time: what policies meet in production, and the edge that simulations start from.
+// bases returns the starts of virtual time: one as in production, and the edge case from which simulations start.
 func bases() []base {
 	return []base{
 		{"2026", time.Date(2026, time.March, 29, 0, 59, 58, 765432101, time.UTC)},
@@ -26,7 +26,7 @@ func bases() []base {
 	}
 }
 
-// A driver asks one policy from one goroutine and keeps the time and the books.
+// A driver asks one policy from one goroutine, and keeps track of the time and the requests.
 type driver struct {
 	c      *check
 	p      spillway.Policy
@@ -154,13 +154,13 @@ func (d *driver) tryN(n int) (admitted int) {
 		if d.admit(r) == nil {
 			admitted++
 		} else if d.c.queues {
-			return admitted // who waits lets time pass, so there is no going on at the same instant
+			return admitted // time has passed for a request that waited, so the burst cannot continue at the same instant
 		}
 	}
 	return admitted
 }
 
-// burst asks about as many requests as Options.Burst says at one instant and returns how many were admitted.
+// burst asks about Options.Burst requests at one instant and returns how many were admitted.
 func (d *driver) burst() int { return d.tryN(d.c.o.Burst) }
 
 // serve runs n requests one after the other, each for latency.
@@ -176,7 +176,7 @@ func (d *driver) serve(n int, latency time.Duration, outcomes ...spillway.Outcom
 	return admitted
 }
 
-// inFlight returns what the policy believes to have in flight, if it tells.
+// inFlight returns the number of requests that the policy counts as in flight, if it reports one.
 func (d *driver) inFlight() (n int64, ok bool) {
 	if f := d.c.o.InFlight; f != nil {
 		return f(d.p), true
@@ -244,7 +244,7 @@ func (d *driver) nothingLeft(b base, history string) bool {
 	return true
 }
 
-// recovery is how many good requests, a second apart, make a policy forget bad times.
+// recovery is how many good requests, a second apart, make a policy forget past failures.
 const recovery = 200
 
 // recover lets the policy see good times.

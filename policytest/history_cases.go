@@ -18,8 +18,8 @@ var randomCase = testCase{
 	run: func(c *check) { c.live("random requests", 8, 1, (*driver).randomOrders) },
 }
 
-// live has histories, by as many seeds, run from each base, and checks that nothing is left of them. Each kind of history has
-// a stream of random numbers of its own.
+// live runs histories from each base, each with its own seed, and checks that they leave nothing behind. Each kind of
+// history has its own stream of random numbers.
 func (c *check) live(kind string, seeds, stream uint64, history func(*driver, *rand.Rand)) {
 	for _, b := range bases() {
 		for seed := range seeds {
@@ -32,7 +32,7 @@ func (c *check) live(kind string, seeds, stream uint64, history func(*driver, *r
 	}
 }
 
-// randomOrders has requests begin and end at random. Those which are left end very late.
+// randomOrders begins and ends requests at random. The remaining requests end very late.
 func (d *driver) randomOrders(rng *rand.Rand) {
 	for range 1500 {
 		switch k := rng.IntN(20); {
@@ -55,7 +55,7 @@ func (d *driver) randomOrders(rng *rand.Rand) {
 	}
 }
 
-// random returns a request at random, no stranger than services send.
+// random returns a random request, like those that services send.
 func (d *driver) random(rng *rand.Rand) spillway.Request {
 	r := d.c.o.Request(rng.IntN(1000))
 	r.Priority += spillway.Priority(rng.IntN(13) - 6)
@@ -71,7 +71,7 @@ func (d *driver) endRandom(rng *rand.Rand) {
 	}
 }
 
-// believable checks that what the policy believes in flight may be what the driver holds, be it requests or cost.
+// believable checks that the policy's count in flight matches the requests that the driver holds, or their cost.
 func (d *driver) believable() {
 	if n, ok := d.inFlight(); ok && (n < 0 || n > d.cost) {
 		d.c.fatalf("the policy has %d in flight, while %d requests of cost %d are", n, len(d.held), d.cost)
@@ -85,7 +85,7 @@ var arrivalCase = testCase{
 	run: func(c *check) { c.live("requests that arrived out of order", 4, 2, (*driver).disorder) },
 }
 
-// disorder has requests arrive up to two seconds early or late, and now and then long before.
+// disorder sends requests up to two seconds early or late, and now and then far too early.
 func (d *driver) disorder(rng *rand.Rand) {
 	before := []time.Duration{time.Hour, 365 * 24 * time.Hour, 80 * 365 * 24 * time.Hour}
 	for range 1500 {
@@ -124,7 +124,7 @@ var concurrentCase = testCase{
 	},
 }
 
-// client is one of several goroutines that use d's policy. Each has its own books.
+// client is one of several goroutines that use d's policy. Each keeps its own counts.
 func (d *driver) client(seed uint64, passed *atomic.Int64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	own := &driver{c: d.c, p: d.p, base: d.base, start: d.start}
@@ -184,7 +184,7 @@ func oddRequests() []oddRequest {
 	}
 }
 
-// oddTimes returns arrivals that only broken clocks and simulations have.
+// oddTimes returns arrivals that only occur with broken clocks and in simulations.
 func oddTimes() []time.Time {
 	return []time.Time{
 		time.Unix(0, 0),
@@ -197,7 +197,7 @@ func oddTimes() []time.Time {
 	}
 }
 
-// askOddly has r asked and ended in every way, none of which may panic.
+// askOddly asks about r and ends it in every way; none of them may panic.
 func (c *check) askOddly(b base, r spillway.Request) {
 	for _, o := range outcomes {
 		for _, latency := range []time.Duration{0, math.MaxInt64} {
@@ -217,7 +217,8 @@ func (c *check) askOddly(b base, r spillway.Request) {
 	}
 }
 
-// burstBeside holds r while a burst is tried, has all of it Refused, and tries again. It is 0, 0 if r is not admitted.
+// burstBeside holds r while it tries a burst, ends the burst as Refused, and tries again. It returns 0, 0 if r is not
+// admitted.
 func (c *check) burstBeside(b base, r spillway.Request) (beside, again int) {
 	d := c.drive(b)
 	if d.admit(r) != nil {
@@ -228,7 +229,7 @@ func (c *check) burstBeside(b base, r spillway.Request) (beside, again int) {
 	return beside, d.burst()
 }
 
-// compareOdd checks that r makes no room while it is in flight, and gives back what an ordinary request gives back.
+// compareOdd checks that r frees no room while it is in flight, and gives back the same as an ordinary request.
 func (c *check) compareOdd(b base, r spillway.Request, room, again int) {
 	if c.drive(b).admit(r) != nil {
 		return // refused, which is always right

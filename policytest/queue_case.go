@@ -26,7 +26,7 @@ var queueCase = testCase{
 	},
 }
 
-// A waiter is a request in a goroutine of its own.
+// A waiter is a request in its own goroutine.
 type waiter struct {
 	cancel context.CancelFunc
 	done   atomic.Bool // after which the fields below may be read
@@ -34,7 +34,7 @@ type waiter struct {
 	err error
 }
 
-// waitWith asks about the next request with ctx, in a goroutine of its own, and returns when that waits or is done.
+// waitWith asks about the next request with ctx, in a new goroutine, and returns when the request waits or is done.
 func (d *driver) waitWith(ctx context.Context, cancel context.CancelFunc) *waiter {
 	w := &waiter{cancel: cancel}
 	w.r = d.next()
@@ -131,7 +131,7 @@ func (c *check) wakes(b base) {
 	d.nothingLeft(b, "a request that waited for room")
 }
 
-// comeAndGo has requests queue, leave and be granted at random, sometimes at the same instant.
+// comeAndGo makes requests queue, leave and get admitted at random, sometimes at the same instant.
 func (c *check) comeAndGo(b base, rng *rand.Rand) {
 	d := c.drive(b)
 	var waiting []*waiter
@@ -162,7 +162,7 @@ func (c *check) comeAndGo(b base, rng *rand.Rand) {
 	d.nothingLeft(b, "requests that queued, left and were granted at random")
 }
 
-// settle collects those of waiting that are done and returns the others.
+// settle collects the waiting requests that are done and returns the others.
 func (d *driver) settle(waiting []*waiter) []*waiter {
 	synctest.Wait()
 	var left []*waiter

@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// maxReasons is how many reasons one policy may give. A Gate counts 64 apart for all its policies.
+// maxReasons is the number of reasons one policy may give. A Gate has 64 separate counts for all its policies.
 const maxReasons = 16
 
 var rejectionCase = testCase{
@@ -147,7 +147,7 @@ var givesBackCase = testCase{
 	},
 }
 
-// takeAndGiveBack has r, which is known to be admitted in this state, admitted and Refused over and over.
+// takeAndGiveBack admits r and ends it as Refused over and over. r is known to be admitted in this state.
 func (d *driver) takeAndGiveBack(b base, s state, r spillway.Request) {
 	before, ok := d.inFlight()
 	for i := range 2 * d.c.o.Burst {
@@ -190,7 +190,7 @@ var unchangedCase = testCase{
 	},
 }
 
-// fill asks about a burst and returns how many requests it takes until no more are admitted.
+// fill sends a burst and returns how many requests it takes until no more are admitted.
 func (d *driver) fill() (n int, full bool) {
 	for i := range d.c.o.Burst {
 		if d.admit(d.c.o.Request(i)) == nil {
@@ -202,7 +202,7 @@ func (d *driver) fill() (n int, full bool) {
 	return n, n < d.c.o.Burst
 }
 
-// refuseMore compares two policies that are both full, one of which then refused much more than the other.
+// refuseMore compares two full policies after one of them has refused many more requests than the other.
 func (c *check) refuseMore(b base, s state, room int, pause time.Duration) {
 	few, many := c.reach(b, s), c.reach(b, s)
 	few.tryN(room + 1)

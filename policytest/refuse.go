@@ -6,8 +6,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// Refuse returns a policy that refuses every request with a copy of r, for tests of what a service does then: its answer to the
-// client, its fallback. If r.Policy is empty, it is "policytest". It is safe for concurrent use.
+// Refuse returns a policy that refuses every request with a copy of r. Use it to test how a service reacts to refusals:
+// its answer to the client, its fallback. If r.Policy is empty, it is "policytest". It is safe for concurrent use.
 //
 //	gate := spillway.New(policytest.Refuse(spillway.Rejection{Reason: "over quota", OverQuota: true}))
 func Refuse(r spillway.Rejection) spillway.Policy {

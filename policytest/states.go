@@ -6,7 +6,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A state is a history that brings a policy to where it may refuse. Two new policies that go through it end up alike.
+// A state is a history after which a policy may refuse. Two new policies end up in the same state after it.
 type state struct {
 	name  string
 	reach func(*driver)
@@ -45,7 +45,7 @@ func (c *check) reach(b base, s state) *driver {
 	return d
 }
 
-// neverRefused ends a case about refusals for a policy that gave none.
+// neverRefused ends a case about refusals for a policy that never refused.
 func (c *check) neverRefused() {
 	c.skipf("the policy admitted %d requests at one instant, new and after failures, so this rule was not checked: hand in one"+
 		" with a smaller limit, or raise Options.Burst", c.o.Burst)

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A tb is what the suite needs of a *testing.T.
+// A tb is the part of a *testing.T that the suite needs.
 type tb interface {
 	Helper()
 	Error(args ...any)
@@ -22,13 +22,13 @@ type tb interface {
 // A testCase checks one rule.
 type testCase struct {
 	name string
-	why  string // printed on failure: what breaks in a service whose policy breaks the rule
+	why  string // printed on failure: the harm to a service whose policy breaks the rule
 	// bubble asks for a synctest bubble. Policies that queue get one in every case, since they may wait in every case.
 	bubble bool
 	run    func(*check)
 }
 
-// cases returns the rules in the order in which they are checked. The cases behind the first two rely on them.
+// cases returns the rules in the order in which they are checked. Later cases rely on the first two.
 func cases(queues bool) []testCase {
 	list := []testCase{newPolicyCase, noBlockingCase}
 	if queues {
@@ -138,7 +138,7 @@ type check struct {
 	problems []string // guarded by mu
 }
 
-// exec runs tc to its end, in a bubble if need be, and turns panics into problems.
+// exec runs tc to its end, in a bubble if necessary, and turns panics into problems.
 func (c *check) exec(t tb, tc testCase) {
 	body := func() {
 		defer c.closeAll()
@@ -149,7 +149,7 @@ func (c *check) exec(t tb, tc testCase) {
 		return
 	}
 	defer func() {
-		// What is left in the bubble when it ends can never end any more. It follows from a problem, or is one.
+		// Goroutines left in the bubble at its end can never end. They are a problem, or follow from one.
 		if v := recover(); v != nil && len(c.problems) == 0 {
 			c.errorf("goroutines of the policy outlive it: %v", v)
 		}
@@ -157,7 +157,8 @@ func (c *check) exec(t tb, tc testCase) {
 	t.bubble(body)
 }
 
-// closeAll closes the policies of the case. After a problem it does not, since a policy that hangs may hang in Close.
+// closeAll closes the policies of the case. After a problem it does not, because a policy that hangs may also hang in
+// Close.
 func (c *check) closeAll() {
 	if len(c.problems) > 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// Off disables what a field of [Options] stands for, where zero means its default.
+// Off disables the feature of a field of [Options], where zero means the default.
 const Off = -1
 
 // Options tune a [Shedder]. The zero Options are the defaults, which suit most services.

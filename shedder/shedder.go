@@ -21,7 +21,7 @@ const tick = 20 * time.Millisecond
 
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
-	ReasonLimit = "limit reached" // as many requests are in flight as the service can answer in time
+	ReasonLimit = "limit reached" // the requests in flight have reached the number that the service can answer in time
 	ReasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
 )
 

@@ -11,7 +11,7 @@ import (
 type call struct {
 	class   *Class
 	first   time.Duration // when it first asked
-	began   time.Duration // when it asked last, but for calls that follow one that was served
+	began   time.Duration // time of its last request, except for requests that follow a served one
 	retries int
 	served  int // of the calls of the class
 	phase   int
@@ -49,7 +49,7 @@ func (s *simulation) ask(c *call) {
 	h.p.add(s.s.Machine.Parse, c.class.Slice, r.enter)
 }
 
-// answer reports whether the client still waits, which it does no more after it.
+// answer reports whether the client still waits, and ends its wait.
 func (r *request) answer() bool {
 	if r.answered {
 		return false
@@ -164,7 +164,7 @@ func (s *simulation) choose() *Host {
 		s.turn++
 		return s.hosts[s.turn%len(s.hosts)]
 	case LeastLoaded:
-		// Among equals the turn goes round: the first would else get all that a light load asks for.
+		// Equal hosts take turns; otherwise the first host would get all requests of a light load.
 		s.turn++
 		best := s.hosts[s.turn%len(s.hosts)]
 		for i := range s.hosts {

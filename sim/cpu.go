@@ -24,7 +24,7 @@ type processors struct {
 	queue     []*task // a ring would be faster; head makes popping cheap
 	head      int
 	speed     float64       // speed of a core; 1 is normal, less while a neighbour takes its share
-	stopped   time.Duration // until when no core runs: a pause, or a quota that is used up
+	stopped   time.Duration // time until which no core runs: a pause, or a used-up quota
 	resuming  bool
 	used      time.Duration // CPU time in all
 	quota     float64       // CPUs; 0 is none

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Dist is a distribution of durations: the sum of its parts, each of which is left out where it is 0.
+// A Dist is a distribution of durations. It is the sum of its parts; a part of 0 adds nothing.
 type Dist struct {
 	Fixed time.Duration // always the same
 	Exp   time.Duration // the mean of an exponential part

@@ -9,7 +9,7 @@ import (
 // scheduled. That order is total, so every run is the same to the bit.
 type engine struct {
 	now    time.Duration // since the epoch of the simulation
-	skew   time.Duration // how far the clock that policies see has jumped
+	skew   time.Duration // how far the policies' clock has jumped
 	seq    uint64
 	events eventHeap
 	// lasts are events that are scheduled in the order of their time, such as deadlines, which are all equally far

@@ -5,7 +5,7 @@ import "time"
 // An Event changes something at time At, and again after each Every if that is set.
 type Event struct {
 	At, Every time.Duration
-	Host      int           // which host, from 1 on, it happens to. If Host is 0, it happens to all.
+	Host      int           // the affected host, counted from 1. If Host is 0, all hosts are affected.
 	Pause     time.Duration // stops all processors, as a garbage collection may
 	Speed     float64       // of the processors from now on, 1 is normal; 0 changes nothing
 	Quota     float64       // CPUs from now on; 0 changes nothing
@@ -29,7 +29,7 @@ type Event struct {
 	// Stage is the name of the stages to which Slower, Stretch, Stall and Fails apply. If Stage is empty, they apply to
 	// all, and Fails to all stages with a wait.
 	Stage string
-	// Clock is how far the clock that policies see jumps, forward or back.
+	// Clock is how far the policies' clock jumps, forward or back.
 	Clock time.Duration
 }
 
@@ -88,7 +88,7 @@ func (s *simulation) failing(stage *Stage) float64 {
 	return fails
 }
 
-// wait does then after a stage's wait, of which drawn was drawn.
+// wait runs then after a stage's wait; drawn is its random part.
 func (s *simulation) wait(stage *Stage, drawn time.Duration, then func()) {
 	all, own := s.stages[""], condition{}
 	if stage.Name != "" {
@@ -102,7 +102,7 @@ func (s *simulation) wait(stage *Stage, drawn time.Duration, then func()) {
 	s.waitFrom(stage, s.now, max(0, drawn+all.slower+own.slower), then)
 }
 
-// waitFrom does then once d has passed since from without a stall.
+// waitFrom runs then once d has passed since from, not counting stalls.
 func (s *simulation) waitFrom(stage *Stage, from, d time.Duration, then func()) {
 	s.at(from+d, func() {
 		for _, c := range []condition{s.stages[""], s.stages[stage.Name]} {

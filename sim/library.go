@@ -164,7 +164,7 @@ func idleThenStep(load float64) Scenario {
 	return s
 }
 
-// A load that a scenario of the library has by itself is not a parameter of it.
+// Scenarios of the library with their own load ignore the load parameter.
 func fixed(s func() Scenario) func(float64) Scenario {
 	return func(float64) Scenario { return s() }
 }
@@ -194,9 +194,9 @@ func Library(load float64) []Scenario {
 	return all
 }
 
-// Named returns the scenario of the library with that name. Load is the greatest load, as a multiple of the capacity; scenarios
-// marked with * have a load of their own. Change the fields of the result to vary a scenario. Named panics if there is no such
-// scenario; take a name that a user gives from [Library].
+// Named returns the scenario of the library with that name. Load is the greatest load, as a multiple of the capacity;
+// scenarios marked with * have a load of their own. Change the fields of the result to vary a scenario. Named panics if
+// there is no such scenario; check names from users against [Library].
 //
 //	step                 a minute at 0.7, a minute at load, a minute at 0.7
 //	step-solid           step with work that does not yield

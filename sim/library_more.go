@@ -28,7 +28,8 @@ func quotaCut() Scenario {
 	return s
 }
 
-// criticalFlood is priorities with nineteen in twenty requests critical: there is not room for all of them either.
+// criticalFlood is priorities with nineteen in twenty requests critical, so that there is not even room for all
+// critical ones.
 func criticalFlood(load float64) Scenario {
 	s := priorities(load)
 	s.Name = "critical-flood"
@@ -38,7 +39,8 @@ func criticalFlood(load float64) Scenario {
 	return s
 }
 
-// noisyTenant is a step to 3 times the capacity, nine tenths of which one tenant asks for and the rest a hundred small ones.
+// noisyTenant is a step to 3 times the capacity. One tenant sends nine tenths of the requests, and a hundred small
+// tenants send the rest.
 func noisyTenant() Scenario {
 	s := step(3)
 	s.Name = "noisy-tenant"
@@ -51,8 +53,7 @@ func noisyTenant() Scenario {
 	return s
 }
 
-// jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls a job has, the more random
-// refusals hurt it.
+// jobs is a step for jobs of one to four calls, all of which must succeed. So random refusals hurt long jobs most.
 func jobs(load float64) Scenario {
 	s := step(load)
 	s.Name = "jobs"

@@ -18,8 +18,8 @@ type Scenario struct {
 	Phases  []Phase
 	// Events change the machine while it runs.
 	Events []Event
-	// Trace, if it is set, lists all requests exactly. Phases then only say which parts are measured and how great the
-	// load was, and the Share of a class only sets the capacity. [Replay] makes a Scenario of a Trace.
+	// Trace, if set, lists all requests exactly. Then Phases only define the measured parts and the load, and the Share
+	// of a class only sets the capacity. [Replay] makes a Scenario of a Trace.
 	Trace []Arrival
 	// Capacity is how many requests per second the service can answer at most. If Capacity is 0, it follows from the CPU
 	// that the classes need on average and the pools that they use.
@@ -36,8 +36,8 @@ type Machine struct {
 	Parse       time.Duration  // CPU that a request needs before the gate sees it. If Parse is 0, it is 25 µs.
 	Refuse      time.Duration  // CPU that a refusal needs after it. If Refuse is 0, it is 5 µs.
 	Pools       map[string]int // slots of each pool that stages use, by name
-	Cold        int            // how many requests each host is slow for at first, as with cold caches
-	ColdFactor  float64        // how many times the CPU these need. If ColdFactor is 0, it is 5.
+	Cold        int            // number of first requests for which each host is slow, as with cold caches
+	ColdFactor  float64        // factor for the CPU of these requests. If ColdFactor is 0, it is 5.
 }
 
 // A Balance is the way in which requests are spread over hosts. The zero Balance is [Random].
@@ -47,7 +47,7 @@ type Balance int
 const (
 	Random      Balance = iota
 	RoundRobin          // one after the other
-	LeastLoaded         // to the host that owes the fewest answers, as far as the clients have not left
+	LeastLoaded         // to the host with the fewest unanswered requests whose clients still wait
 )
 
 // A Class is a kind of request.
@@ -88,7 +88,7 @@ type Client struct {
 // A Phase is a time of load.
 type Phase struct {
 	For  time.Duration
-	Load float64 // as a share of the capacity, at its beginning
+	Load float64 // at its beginning, as a share of the capacity
 	To   float64 // the share at its end, if Ramp
 	Ramp bool
 	// Measured marks the phases that count in the Result.

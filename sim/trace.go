@@ -17,7 +17,7 @@ import (
 type Arrival struct {
 	At        time.Duration // since the beginning
 	Class     string
-	CPU, Wait time.Duration // needs of its first stage, in place of those of the class
+	CPU, Wait time.Duration // needs of its first stage, instead of those of the class
 }
 
 const (
@@ -26,10 +26,10 @@ const (
 )
 
 // Replay returns a [Scenario] that sends the requests of trace to m at their recorded times with their recorded needs.
-// Trace must be in the order of the times, as [ReadTrace] and [Scale] return it. There is one class for each name in
-// it, which needs CPU and then waits. Change the Classes of the Scenario if you know more about them. All of it is
-// measured, second by second: the load of a phase is the CPU that its requests need. A trace that is empty, longer than
-// a day or in disorder is an error of [Run].
+// Trace must be sorted by time, as [ReadTrace] and [Scale] return it. There is one class for each name in it, which
+// needs CPU and then waits. Change the Classes of the Scenario if you know more about them. The whole trace is
+// measured, second by second: the load of a phase is the CPU that its requests need. [Run] returns an error if the
+// trace is empty, longer than a day or not in order.
 func Replay(trace []Arrival, m Machine) Scenario {
 	s := Scenario{Name: "trace", Machine: m, Trace: trace}
 	type sum struct{ n, cpu, wait float64 }
@@ -64,9 +64,9 @@ func Replay(trace []Arrival, m Machine) Scenario {
 	return s
 }
 
-// Scale returns trace with times as many requests: each is kept, dropped or repeated, at random from seed. A copy comes
-// up to half a second earlier or later than its original, so that copies do not arrive in step. Times 1 returns the
-// trace itself; times outside 0..1000 panic.
+// Scale multiplies the number of requests in trace by times. Each request is kept, dropped or repeated, at random from
+// seed. A copy comes up to half a second earlier or later than its original, so that copies do not arrive in step.
+// Times 1 returns the trace itself; times outside 0..1000 panic.
 func Scale(trace []Arrival, times float64, seed uint64) []Arrival {
 	if !(times >= 0 && times <= 1000) {
 		panic(fmt.Sprintf("sim: Scale: times must be in 0..1000, got %v", times))

@@ -27,15 +27,16 @@ func StreamClient(gate *spillway.Gate, o *ClientOptions) grpc.StreamClientInterc
 	return spillway.Must(NewClient(gate, o)).Stream
 }
 
-// A Client gates the calls of gRPC clients. It is made by [NewClient], and safe for concurrent use. Its methods Unary and
-// Stream are to be handed to grpc.NewClient.
+// A Client gates the calls of gRPC clients. It is made by [NewClient], and safe for concurrent use. Pass its methods
+// Unary and Stream to grpc.NewClient.
 //
 // A refused call is not made. Its error is a status with the code of [ClientOptions.Code] and wraps the
-// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] distinguishes it from an answer of the server, and errors.As gives
-// which policy refused. The text of the error does not, because a handler may hand it on to its own caller.
+// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] distinguishes it from an answer of the server, and
+// errors.As finds the policy that refused. The text of the error does not name the policy, because a handler may pass
+// it on to its own caller.
 //
-// The retries of a service config are part of one call: they pass the gate once. Those of an interceptor pass it each
-// time, if it stands outside the gate.
+// Retries by a service config are part of one call and pass the gate once. Retries by an interceptor outside the gate
+// pass it each time.
 type Client struct {
 	gate   *spillway.Gate
 	o      ClientOptions // no field is nil
@@ -44,8 +45,8 @@ type Client struct {
 	leaked atomic.Int64
 }
 
-// ClientOptions says how a [Client] sees calls. The zero ClientOptions consists entirely of defaults. Its functions are
-// called from many goroutines at once.
+// ClientOptions configure a [Client]. The zero ClientOptions consists entirely of defaults. Its functions may be called
+// concurrently.
 type ClientOptions struct {
 	// Request describes a call to method, such as /package.Service/Method, through conn.
 	// If Request is nil, the key is the target of conn, and the rest is zero.
@@ -54,22 +55,22 @@ type ClientOptions struct {
 	// Stream says how long the streams of method are in flight. If Stream is nil, all are [DetachStream].
 	Stream func(method string) StreamMode
 
-	// MaxStreams is how many streams that have left the gate may be open at once. Another one is refused; one that was
-	// opened before there were so many stays in flight. A key may have one more as long as it has fewer than are free, so
-	// one key alone gets half of them, and a target that hangs leaves room for the others.
-	// If MaxStreams is 0, it is 10000.
+	// MaxStreams is how many streams that have left the gate may be open at once. Further streams are refused. If the
+	// places run out while a stream opens, it stays in flight instead. A key may have one more place as long as it has
+	// fewer than are free. So one key alone gets half of them, and a target that hangs leaves room for the others. If
+	// MaxStreams is 0, it is 10000.
 	MaxStreams int
 
-	// Outcome says how a call to method went that ended with err. It is not asked about a missed deadline that left too
-	// little time (MinBudget), about a call whose method or message cannot be sent, nor about a stream that its caller gave up: those are
-	// [spillway.Ignored]. If Outcome is nil, it is [DefaultClientOutcome] of err.
+	// Outcome returns the outcome of a call to method that ended with err. Three kinds of calls are [spillway.Ignored]
+	// without asking it: a missed deadline that left too little time (MinBudget), a call whose method or message cannot
+	// be sent, and a stream that its caller gave up. If Outcome is nil, it is [DefaultClientOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// MinBudget is the least time that the server must have had for a missed deadline to count against it. A call that had
-	// less is [spillway.Ignored], so that a caller in a hurry cannot trip a breaker for all. The budget of a method rises
-	// to the time in which nine of ten of its calls finish, measured on calls that were not in a hurry. The time of a
-	// stream runs from the last message or CloseSend on, and while the caller reads; before CloseSend it owes no answer.
-	// If MinBudget is 0, it is 100 ms.
+	// MinBudget is the shortest time budget for which a missed deadline counts against the server. A call that had less
+	// time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all callers. The budget of a
+	// method rises to the time in which nine of ten of its calls finish, measured on calls with enough time. The time
+	// of a stream runs from the last message or CloseSend on, and while the caller reads. Before CloseSend the server
+	// owes no answer. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
 	// Code is the status of a refused call: codes.Unavailable, or codes.ResourceExhausted.
@@ -77,8 +78,8 @@ type ClientOptions struct {
 	Code codes.Code
 }
 
-// NewClient returns a Client in front of whatever connection it is handed to. If o is nil, it has the defaults. The error
-// names what is invalid: a nil gate, or a field of o and its value.
+// NewClient returns a Client for any connection. If o is nil, it has the defaults. The error names the invalid
+// argument: a nil gate, or a field of o and its value.
 func NewClient(gate *spillway.Gate, o *ClientOptions) (*Client, error) {
 	if gate == nil {
 		return nil, errors.New("grpcgate: gate: must be a Gate, got nil")
@@ -125,13 +126,13 @@ func requestOfTarget(_ context.Context, conn *grpc.ClientConn, _ string) spillwa
 	return spillway.Request{Key: conn.Target()}
 }
 
-// ClientStats is a snapshot of what a [Client] knows beyond what its [spillway.Gate] counts.
+// ClientStats is a snapshot of the counts of a [Client] that its [spillway.Gate] does not have.
 type ClientStats struct {
 	Streams        int64 // streams that have left the gate and are open now
 	StreamsRefused int64 // streams refused because ClientOptions.MaxStreams were open; the Gate did not see them
 
-	// Leaked counts the streams that were neither read to the end nor given up by their context. Each held its place until the
-	// garbage collector found it, so it should be 0.
+	// Leaked counts the streams that were not read to the end and whose context did not end. Each held its place until
+	// the garbage collector found it, so it should be 0.
 	Leaked int64
 }
 
@@ -171,7 +172,7 @@ func (c *Client) succeeded(ctx context.Context, method string, permit *spillway.
 	}
 }
 
-// outcome says how a call went that has ended with err, and whose server had so much time.
+// outcome returns the outcome of a call that ended with err, and whose server had the given time.
 func (c *Client) outcome(ctx context.Context, method string, err error, had time.Duration) spillway.Outcome {
 	if err != nil && (!sendable(method) || codeOf(err) == codes.DeadlineExceeded && c.took.unfair(method, had)) {
 		return spillway.Ignored
@@ -179,7 +180,7 @@ func (c *Client) outcome(ctx context.Context, method string, err error, had time
 	return c.o.Outcome(ctx, method, err)
 }
 
-// sendable reports whether method can stand in a header of HTTP/2. A server resets the stream of any other.
+// sendable reports whether method can stand in a header of HTTP/2. A server resets a stream with any other method.
 func sendable(method string) bool {
 	for i := range len(method) {
 		if b := method[i]; b < ' ' || b > '~' {
@@ -189,10 +190,10 @@ func sendable(method string) bool {
 	return true
 }
 
-// maxWish is the longest wish of a server that is believed.
+// maxWish is the longest delay that is accepted from a server.
 const maxWish = 24 * time.Hour
 
-// wish returns for how long the server asked to be left alone by the RetryInfo of err, or 0.
+// wish returns the delay that the server asks for in the RetryInfo of err, or 0.
 func wish(o spillway.Outcome, err error) time.Duration {
 	if err == nil || o != spillway.Dropped && o != spillway.Failure {
 		return 0
@@ -217,8 +218,8 @@ func (c *Client) refusal(err error) error {
 	return status.FromContextError(err).Err()
 }
 
-// textLocal is the message of a call that was not made. A handler that made the call may hand it on to a remote caller, so
-// it does not name the policy.
+// textLocal is the message of a call that was not made. A handler that made the call may pass the message on to a
+// remote caller, so it does not name the policy.
 const textLocal = "refused before it was sent"
 
 // A localError is the error of a call that was not made. Its status is built on demand, because most

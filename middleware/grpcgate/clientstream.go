@@ -16,8 +16,8 @@ import (
 	"github.com/spillway-go/spillway/internal/deadline"
 )
 
-// Stream is a grpc.StreamClientInterceptor. The stream gives back what it holds when RecvMsg returns an error, io.EOF for
-// one, or the only answer; when another method fails; and when ctx ends, whether or not anybody reads.
+// Stream is a grpc.StreamClientInterceptor. The stream gives back its permit or place when RecvMsg returns an error
+// (such as io.EOF) or the only answer, when another method fails, and when ctx ends, even if no goroutine reads.
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -64,7 +64,7 @@ type exchange struct {
 	turn     turn
 }
 
-// opened lets the exchange notice when its caller gives it up.
+// opened lets the exchange notice that its caller gives up.
 func (e *exchange) opened(s *clientStream) {
 	e.open = true
 	e.leave(true, false)
@@ -72,7 +72,7 @@ func (e *exchange) opened(s *clientStream) {
 	s.cleanup = runtime.AddCleanup(s, (*exchange).forgotten, e)
 }
 
-// enter notes that a method of the stream begins. Whoever is in one notices himself that the context ends.
+// enter notes that a method of the stream begins. A running method notices the end of the context itself.
 func (e *exchange) enter(sending bool) {
 	now := time.Now()
 	e.busy.Add(1)
@@ -81,7 +81,7 @@ func (e *exchange) enter(sending bool) {
 	e.turn.begin(now, sending)
 }
 
-// leave notes that a method of the stream ends. whole says that the server has all that it needs now.
+// leave notes that a method of the stream ends. whole says that the server now has everything it needs.
 func (e *exchange) leave(sending, whole bool) {
 	now, ended := time.Now(), e.ctx.Err() != nil
 	e.mu.Lock()
@@ -97,12 +97,12 @@ func (e *exchange) unwind() {
 	}
 }
 
-// end ends the stream with err, which is nil if it went as it should.
+// end ends the stream with err, which is nil after a success.
 func (e *exchange) end(err error) {
 	e.finish(func(p *spillway.Permit) { e.judge(p, err) })
 }
 
-// judge ends p, which is that of the stream or of a message, with err. The latency is the time that the server had.
+// judge ends p, the permit of the stream or of a message, with err. The latency is the time that the server had.
 func (e *exchange) judge(p *spillway.Permit, err error) {
 	now := time.Now()
 	e.mu.Lock()
@@ -123,7 +123,7 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	}
 }
 
-// finish gives back all that the stream holds. The first call counts.
+// finish gives back everything that the stream holds. Only the first call counts.
 func (e *exchange) finish(how func(*spillway.Permit)) bool {
 	e.mu.Lock()
 	first, detached := !e.ended, e.detached
@@ -146,7 +146,7 @@ func (e *exchange) takePermit() (spillway.Permit, bool) {
 	return e.permit, held
 }
 
-// answered takes a sign of life of the server: a message, or the header.
+// answered handles a sign of life of the server: a message or the header.
 func (e *exchange) answered(message bool) {
 	if permit, ok := e.release(message); ok {
 		e.judge(&permit, nil)
@@ -173,7 +173,7 @@ func (e *exchange) release(message bool) (spillway.Permit, bool) {
 	return e.takePermit()
 }
 
-// send lets a message pass the gate, if messages have to.
+// send asks the gate about a message, if each message has to pass the gate.
 func (e *exchange) send() error {
 	if e.mode != PerMessage {
 		return nil
@@ -191,21 +191,22 @@ func (e *exchange) send() error {
 		e.turn.restart(permit.Arrived(), !e.single)
 	}
 	e.mu.Unlock()
-	if held { // what has had no answer of its own says nothing
+	if held { // a message without its own answer says nothing
 		before.Done(spillway.Ignored)
 	}
 	return nil
 }
 
-// contextEnded ends a stream that has no reader when its context ends: its caller has given it up. A caller inside a method of
-// the stream notices by itself.
+// contextEnded ends a stream that has no reader when its context ends: its caller has given up. A caller inside a
+// method of the stream notices the end itself.
 func (e *exchange) contextEnded() {
 	if e.busy.Load() == 0 {
 		e.giveUp()
 	}
 }
 
-// giveUp ends a stream whose context has ended. The server may be at fault if the deadline found it not taking a message.
+// giveUp ends a stream whose context has ended. The server may be at fault if it was not accepting a message at the
+// deadline.
 func (e *exchange) giveUp() {
 	e.mu.Lock()
 	stuck := e.turn.stuck > 0
@@ -217,7 +218,7 @@ func (e *exchange) giveUp() {
 	e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) })
 }
 
-// forgotten ends a stream that was neither read to the end nor given up, when the garbage collector finds it.
+// forgotten ends a stream that was not read to the end and not given up, when the garbage collector finds it.
 func (e *exchange) forgotten() {
 	if e.finish(func(p *spillway.Permit) { p.Done(spillway.Ignored) }) {
 		e.c.leaked.Add(1)
@@ -227,11 +228,11 @@ func (e *exchange) forgotten() {
 // A clientStream reports to its exchange. It hides no method: a ClientStream has no optional ones.
 type clientStream struct {
 	grpc.ClientStream
-	e       *exchange // must not refer to the stream, which would never be found forgotten then
+	e       *exchange // must not refer to the stream, because the stream would then never be garbage
 	stop    func() bool
 	cleanup runtime.Cleanup
 
-	asksOnce bool // the caller sends one message, with which the server has all that it needs
+	asksOnce bool // the caller sends one message, and then the server has everything it needs
 }
 
 func (s *clientStream) RecvMsg(m any) error {
@@ -265,7 +266,7 @@ func (s *clientStream) SendMsg(m any) error {
 	return err
 }
 
-// CloseSend tells the server that it has all.
+// CloseSend tells the server that there are no more messages.
 func (s *clientStream) CloseSend() error {
 	s.e.enter(true)
 	defer s.idle(true, true)

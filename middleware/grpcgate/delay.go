@@ -14,7 +14,7 @@ const (
 	leastDelay   = 10                  // ms
 	mostPrepared = 24 * 60 * 60 * 1000 // ms
 
-	// What a refusal that knows no better asks for, and over how much more it is spread.
+	// The delay of a refusal without a known RetryAfter, and the width of its random spread.
 	unknownDelay  = time.Second
 	unknownSpread = 2 * time.Second
 	mostSpread    = 6 * time.Hour
@@ -27,8 +27,8 @@ func makeDelaySteps() (steps []int64) {
 	return append(steps, mostPrepared)
 }
 
-// spreadDelay returns a delay not earlier than d, spread at random over a quarter of d, so that clients do not come back
-// together. If d is 0, which is unknown, it is from 1 to 3 s.
+// spreadDelay returns a delay not earlier than d, spread at random over a quarter of d, so that clients do not come
+// back together. If d is 0 (unknown), the delay is from 1 to 3 s.
 func spreadDelay(d time.Duration) time.Duration {
 	return delayAt(d, rand.Float64())
 }

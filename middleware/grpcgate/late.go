@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// latencies knows how long the calls to each method take.
+// latencies records how long the calls to each method take.
 type latencies struct {
 	of *deadline.Estimator
 }
@@ -18,17 +18,17 @@ func newLatencies(minBudget time.Duration) latencies {
 	return latencies{of: spillway.Must(deadline.New(&deadline.Options{MinBudget: minBudget}))}
 }
 
-// unfair reports whether a call to method that had so much time had too little for its end to say anything.
+// unfair reports whether the given time was too short for a call to method, so that its outcome says nothing.
 func (l latencies) unfair(method string, had time.Duration) bool {
 	return had < l.of.MinBudget(method)
 }
 
-// observe learns that a call to method that was admitted at arrived has gone well, and took latency.
+// observe records a success of method: the call was admitted at arrived and took latency.
 func (l latencies) observe(ctx context.Context, method string, arrived time.Time, latency time.Duration, now time.Time) {
 	l.of.ObserveWithin(method, latency, allotted(ctx, arrived), now)
 }
 
-// allotted returns how much time a call had that was admitted at arrived: until its deadline, or [deadline.None].
+// allotted returns the time from arrived until the deadline of a call, or [deadline.None].
 func allotted(ctx context.Context, arrived time.Time) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return end.Sub(arrived)
@@ -44,11 +44,11 @@ type lateness struct {
 	refused stats.Counter
 }
 
-// probing marks the context of a call that is too late, but was let through the tap to learn whether that is still so.
+// probing marks the context of a late call that the tap admitted as a probe.
 type probing struct{}
 
-// refuses reports whether a call to method should be refused. by is the deadline that [Options.Call] has told, or zero.
-// What has ended already is left to the gate.
+// refuses reports whether a call to method should be refused. by is the deadline from [Options.Call], or zero. A call
+// that has already ended is left to the gate.
 func (l *lateness) refuses(ctx context.Context, method string, by time.Time) bool {
 	if l.off {
 		return false
@@ -61,7 +61,7 @@ func (l *lateness) refuses(ctx context.Context, method string, by time.Time) boo
 	return true
 }
 
-// tap is refuses for a call that will be asked about once more, by the interceptor. It returns the context for that.
+// tap is refuses for the tap, after which the interceptor asks again. It returns the context for the interceptor.
 func (l *lateness) tap(ctx context.Context, method string, by time.Time) (context.Context, bool) {
 	if l.off {
 		return ctx, false
@@ -92,7 +92,7 @@ func (l *lateness) done(ctx context.Context, method string, permit *spillway.Per
 	}
 }
 
-// earlier returns the earlier of the deadline of ctx and by, of which zero is none.
+// earlier returns the earlier of the deadline of ctx and by; a zero by means none.
 func earlier(ctx context.Context, by time.Time) time.Time {
 	if d, ok := ctx.Deadline(); ok && (by.IsZero() || d.Before(by)) {
 		return d

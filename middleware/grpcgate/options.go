@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// defaultMaxStreams bounds what idle streams may hold: at some 20 KiB each, about 200 MiB.
+	// defaultMaxStreams bounds the memory of idle streams: at some 20 KiB each, about 200 MiB.
 	defaultMaxStreams = 10_000
 	defaultMinBudget  = 100 * time.Millisecond
 )
@@ -21,76 +21,79 @@ const (
 type Call struct {
 	spillway.Request
 
-	// Deadline is when the caller stops waiting, if that is earlier than the deadline of the context. It lets
-	// a call be refused that would be too late; it does not end a call that runs.
-	// If Deadline is zero, the deadline of the context counts alone.
+	// Deadline is when the caller stops waiting, if that is earlier than the deadline of the context. It allows the
+	// gate to refuse a call that would be too late; it does not end a running call. If Deadline is zero, only the
+	// deadline of the context counts.
 	Deadline time.Time
 }
 
-// A StreamMode says how long a stream is in flight.
+// A StreamMode says how long a stream counts as in flight.
 type StreamMode uint8
 
 // The modes of streams. In each of them a stream passes the gate when it is opened.
 const (
-	// DetachStream lets a stream leave the gate once it is open. On a server that is at once, with [spillway.Ignored]. On
-	// a client it is when the server has shown a sign of life, with [spillway.Success]: the first message or the header.
+	// DetachStream lets a stream leave the gate once it is open. A server stream leaves at once, with
+	// [spillway.Ignored]. A client stream leaves at the first sign of life of the server, the first message or the
+	// header, with [spillway.Success].
 	DetachStream StreamMode = iota
 
-	// PerMessage is DetachStream, and each message passes the gate as well. On a server that is a message received: it is
-	// in flight until the handler asks for the next or returns, and if it is refused, RecvMsg returns the error with which
-	// the handler should end the stream. On a client it is a message sent: it is in flight until the next answer, and if
-	// it is refused, SendMsg returns the error and the stream goes on.
+	// PerMessage is DetachStream, and each message passes the gate as well. On a server this applies to received
+	// messages. A message is in flight until the handler asks for the next one or returns. If it is refused, RecvMsg
+	// returns the error with which the handler should end the stream. On a client this applies to sent messages. A
+	// message is in flight until the next answer. If it is refused, SendMsg returns the error and the stream continues.
 	PerMessage
 
-	// WholeStream keeps a stream in flight until it ends. It is for streams that are work, such as an export or an upload.
+	// WholeStream keeps a stream in flight until it ends. Use it for streams that are work, such as an export or an
+	// upload.
 	WholeStream
 )
 
-// Options says how a [Server] sees calls. The zero Options consists entirely of defaults. Its functions are called from
-// many goroutines at once.
+// Options configure a [Server]. The zero Options consists entirely of defaults. Its functions may be called
+// concurrently.
 type Options struct {
-	// Call describes a call to method, such as /package.Service/Method: its key, priority, cost and deadline. It can ask
-	// ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). What a client puts into its
-	// metadata counts only if Call reads it: a key that the client can choose at will gives every call a share of its own.
-	// Call runs before the gate, by [Server.Tap] and again by the interceptor. It has to be cheap; in the tap, method may be
-	// one that the server does not have.
-	// If Call is nil, every call is the zero Call.
+	// Call describes a call to method, such as /package.Service/Method: its key, priority, cost and deadline. It can
+	// ask ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). The client's
+	// metadata counts only if Call reads it. Do not use a key that the client can choose freely, because each call
+	// could then have its own share. Call runs before the gate, in [Server.Tap] and again in the interceptor. It must
+	// be cheap. In the tap, method may be one that the server does not have. If Call is nil, every call is the zero
+	// Call.
 	Call func(ctx context.Context, method string) Call
 
-	// Exempt reports whether calls to method pass by the gate: they are neither limited nor measured, only counted.
-	// If Exempt is nil, it is [DefaultExempt].
+	// Exempt reports whether calls to method bypass the gate. Such calls are only counted, not limited or measured. If
+	// Exempt is nil, it is [DefaultExempt].
 	Exempt func(method string) bool
 
 	// Stream says how long the streams of method are in flight. If Stream is nil, all are [DetachStream].
 	Stream func(method string) StreamMode
 
-	// MaxStreams is how many streams that have left the gate may be open at once, and how many exempt ones; one more is
-	// refused. A client may open one more as long as it has fewer than are free, so one client alone gets half of them, and
-	// there is room for a newcomer. A client is the Key of its calls or, without one and for exempt streams, its address,
-	// and 64 bits of that for IPv6. If MaxStreams is 0, it is 10000.
+	// MaxStreams is how many streams that have left the gate may be open at once, and separately how many exempt
+	// streams; further streams are refused. A client may open one more as long as it has fewer streams than places are
+	// free. So one client alone gets half of the places, and there is room for a new client. A client is identified by
+	// the Key of its calls. Without a key, and for exempt streams, it is identified by its address, of which IPv6
+	// counts 64 bits. If MaxStreams is 0, it is 10000.
 	MaxStreams int
 
-	// AdmitLate lets in unary calls that will hardly finish before their deadline. If AdmitLate is false, a call is refused
-	// if it has less time left than one in twenty of its method needed; now and then one is let in as a probe.
+	// AdmitLate admits unary calls that will hardly finish before their deadline. If AdmitLate is false, a call is
+	// refused if it has less time left than the fastest twentieth of the calls of its method took. From time to time,
+	// such a call is admitted as a probe.
 	AdmitLate bool
 
-	// Outcome says how a call to method went that returned err, or [context.DeadlineExceeded] if its deadline has passed.
-	// It is not asked about a call whose client is gone, which is [spillway.Ignored], about a missed deadline that left
-	// too little time (MinBudget), nor about a stream that its client broke, by a message that cannot be read or by stalling until the
-	// deadline: those are Ignored too. Nor is it asked about a handler that panics or exits its goroutine, which is a
-	// [spillway.Failure].
-	// If Outcome is nil, it is [DefaultOutcome] of err.
+	// Outcome returns the outcome of a call to method. err is the handler's error, or [context.DeadlineExceeded] if the
+	// deadline has passed. Some calls are [spillway.Ignored] without asking it: calls whose client is gone, missed
+	// deadlines that left too little time (MinBudget), and streams that the client broke by an unreadable message or by
+	// stalling until the deadline. A handler that panics or exits its goroutine is always a [spillway.Failure]. If
+	// Outcome is nil, it is [DefaultOutcome] of err.
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
-	// MinBudget is the least time that the service must have had for a missed deadline to count against it. A call that had
-	// less is [spillway.Ignored], so that a client in a hurry cannot trip a breaker for all. The budget of a method rises
-	// to the time in which nine of ten of its calls finish, measured on calls that were not in a hurry. The time that a
-	// stream waited for its client does not count. If MinBudget is 0, it is 100 ms.
+	// MinBudget is the shortest time budget for which a missed deadline counts against the service. A call that had
+	// less time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all clients. The budget
+	// of a method rises to the time in which nine of ten of its calls finish, measured on calls with enough time. The
+	// time that a stream waited for its client does not count. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
 	// Code is the status of a call refused for lack of room: codes.ResourceExhausted, or codes.Unavailable, which many
-	// clients retry at once. A caller that used up its own share gets codes.ResourceExhausted in any case.
-	// If Code is 0, it is codes.ResourceExhausted.
+	// clients retry at once. A caller over its own quota always gets codes.ResourceExhausted. If Code is 0, it is
+	// codes.ResourceExhausted.
 	Code codes.Code
 }
 
@@ -161,8 +164,8 @@ func refusalCode(c, otherwise codes.Code) (codes.Code, error) {
 	return 0, fmt.Errorf("grpcgate: Code: must be ResourceExhausted or Unavailable, got %v", c)
 }
 
-// DefaultExempt reports whether method is one of the health service or of server reflection. To exempt more, call it from
-// your own:
+// DefaultExempt reports whether method belongs to the health service or to server reflection. To exempt more methods,
+// call it from your own function:
 //
 //	Exempt: func(m string) bool { return m == "/admin.Admin/Drain" || grpcgate.DefaultExempt(m) }
 func DefaultExempt(method string) bool {

@@ -11,29 +11,29 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// DefaultOutcome returns how a call went on a server whose handler returned err:
+// DefaultOutcome returns the outcome of a server call whose handler returned err:
 //
 //   - Success if err is nil,
 //   - Ignored if err is a refusal by another gate on the way: a local rejection is not a failure,
-//   - Ignored if gRPC could not send or receive a message because of what is in it, or of its size,
+//   - Ignored if gRPC could not send or receive a message because of its content or its size,
 //   - Failure for DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL, UNKNOWN and DATA_LOSS, for a code that gRPC does not
 //     define and for an error that is no status,
 //   - Dropped for RESOURCE_EXHAUSTED,
-//   - Ignored for any other code: how fast a bad request is turned down says nothing about the service.
+//   - Ignored for any other code: the speed of refusing a bad request says nothing about the service.
 //
-// An error that wraps a status counts as that status, and context.Canceled and context.DeadlineExceeded as the codes that
-// gRPC makes of them.
+// An error that wraps a status counts as that status, and context.Canceled and context.DeadlineExceeded count as the
+// codes that gRPC turns them into.
 func DefaultOutcome(err error) spillway.Outcome {
 	return outcomeOf(err, spillway.Ignored)
 }
 
-// DefaultClientOutcome returns how a call of a client went that ended with err. It is [DefaultOutcome], but a code that is
-// about the request, such as NOT_FOUND, is a Success: the server is alive. CANCELLED remains Ignored.
+// DefaultClientOutcome returns the outcome of a client call that ended with err. It is like [DefaultOutcome], but a
+// code about the request, such as NOT_FOUND, is a Success, because the server is alive. CANCELLED remains Ignored.
 func DefaultClientOutcome(err error) spillway.Outcome {
 	return outcomeOf(err, spillway.Success)
 }
 
-// outcomeOf returns the outcome of a call that ended with err, which is badRequest for a code that is about the request.
+// outcomeOf returns the outcome of a call that ended with err. For a code about the request it is badRequest.
 func outcomeOf(err error, badRequest spillway.Outcome) spillway.Outcome {
 	if err == nil {
 		return spillway.Success
@@ -68,8 +68,8 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// A cancellation counts as the deadline if it comes at most so long before it: deadlineSlack, or a twentieth of the time
-// that the call had. The client's timer goes off first, and what the server sees of that is a cancellation.
+// A cancellation shortly before the deadline counts as the deadline: at most deadlineSlack, or a twentieth of the time
+// that the call had. The client's timer fires first, and the server then sees a cancellation.
 const (
 	deadlineSlack = 5 * time.Millisecond
 	slackShare    = 20

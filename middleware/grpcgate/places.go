@@ -14,11 +14,12 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// places counts the streams that have left the gate, in all and of each client.
+// places counts the streams that have left the gate, in total and for each client.
 //
 // A client gets one more place as long as it has fewer than are free (the dynamic threshold of Choudhury and Hahne,
-// "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking, 1998). So one
-// client alone takes at most half of all, n clients leave one share in n+1 free, and there is a place for a newcomer.
+// "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking, 1998). So
+// one client alone takes at most half of all places, n clients leave one share in n+1 free, and there is a place for a
+// new client.
 type places struct {
 	limit   int64
 	taken   atomic.Int64
@@ -57,8 +58,8 @@ func (p *places) holderOf(ctx context.Context, r *spillway.Request) holder {
 
 func (p *places) holderOfKey(key string) holder { return holder(maphash.String(p.seed, key)) }
 
-// hostOf returns the network that one client may choose its addresses from: the address of IPv4, 64 bits of IPv6, and the
-// zero Prefix of anything else.
+// hostOf returns the network from which one client may choose its addresses: an IPv4 address, 64 bits of an IPv6
+// address, and the zero Prefix for anything else.
 func hostOf(addr net.Addr) netip.Prefix {
 	var ip netip.Addr
 	if tcp, ok := addr.(*net.TCPAddr); ok {

@@ -34,16 +34,16 @@ var (
 	// errTooManyStreams refuses a stream for which there is no room.
 	errTooManyStreams = &spillway.Rejection{Policy: "grpcgate", Reason: "too many streams"}
 
-	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees what it would have seen
-	// otherwise, only sooner, and with the code that a client in a hurry does not hold against the service.
+	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees the same error as without
+	// the refusal, only sooner, and with a code that it does not count against the service.
 	errTooLate = &refusedError{
 		cause:  &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
 		answer: &answer{status: status.New(codes.DeadlineExceeded, textLate)},
 	}
 )
 
-// A refusedError is the error of a refused call: a status for gRPC, and the cause, which is or wraps a *spillway.Rejection,
-// for callers that ask for that.
+// A refusedError is the error of a refused call: a status for gRPC, and the cause, which is or wraps a
+// *spillway.Rejection, for callers that inspect it.
 type refusedError struct {
 	cause error
 	*answer
@@ -53,10 +53,10 @@ func (e *refusedError) Error() string              { return e.status.String() }
 func (e *refusedError) GRPCStatus() *status.Status { return e.status }
 func (e *refusedError) Unwrap() error              { return e.cause }
 
-// An answer is what a refused client gets. It is shared, and never modified.
+// An answer is the response to a refused client. It is shared, and never modified.
 type answer struct {
 	status  *status.Status
-	trailer metadata.MD // nil if there is no telling when to come back
+	trailer metadata.MD // nil if the time to try again is unknown
 }
 
 func newAnswer(code codes.Code, text string, delay time.Duration) *answer {
@@ -68,7 +68,7 @@ func newAnswer(code codes.Code, text string, delay time.Duration) *answer {
 	}
 }
 
-// answers holds the answers given so far, one for each delay, for later refusals.
+// answers caches the answers given so far, one for each delay.
 type answers struct {
 	code  codes.Code
 	text  string
@@ -110,8 +110,8 @@ func (s *Server) refusalOf(err error) (metadata.MD, error) {
 	return to.trailer, &refusedError{cause: rej, answer: to}
 }
 
-// outward returns err as the remote caller may see it. If another gate refused a call that the handler made, and the handler
-// hands that on without a status of its own, the answer is that of a refusal: with a delay, and without the name of a policy.
+// outward returns err as the remote caller may see it. A handler may return, without its own status, the error of a
+// call that another gate refused. Then the answer is that of a refusal: with a delay, and without the name of a policy.
 func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 	if err == nil {
 		return nil
@@ -126,7 +126,7 @@ func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 			return err
 		}
 	}
-	to := s.capacity.of(spreadDelay(rej.RetryAfter)) // a quota of this service is none of its caller
+	to := s.capacity.of(spreadDelay(rej.RetryAfter)) // a quota of this service downstream is not a quota of its caller
 	setTrailer(to.trailer)
 	return &refusedError{cause: err, answer: to}
 }

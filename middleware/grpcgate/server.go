@@ -14,7 +14,7 @@ import (
 )
 
 // UnaryServer returns an interceptor that lets a call through to its handler if gate admits it. If o is nil, it has the
-// defaults. For a server that also has streams or a tap, make a [Server], whose parts share what they know.
+// defaults. For a server that also has streams or a tap, make a [Server], whose parts share their state.
 //
 // UnaryServer panics if gate is nil or if a field of o is invalid; [NewServer] returns the error instead.
 func UnaryServer(gate *spillway.Gate, o *Options) grpc.UnaryServerInterceptor {
@@ -27,7 +27,7 @@ func StreamServer(gate *spillway.Gate, o *Options) grpc.StreamServerInterceptor 
 }
 
 // A Server gates the calls of a gRPC server. It is made by [NewServer], and safe for concurrent use. Its methods Unary,
-// Stream and Tap are to be handed to grpc.NewServer.
+// Stream and Tap are passed to grpc.NewServer.
 type Server struct {
 	gate            *spillway.Gate
 	o               Options // no field is nil
@@ -38,8 +38,8 @@ type Server struct {
 	exempt, tapped  stats.Counter
 }
 
-// NewServer returns a Server in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
-// gate, or a field of o and its value.
+// NewServer returns a Server in front of gate. If o is nil, it has the defaults. The error names the invalid argument:
+// a nil gate, or a field of o and its value.
 func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	if gate == nil {
 		return nil, errors.New("grpcgate: gate: must be a Gate, got nil")
@@ -59,10 +59,10 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	}, nil
 }
 
-// ServerStats is a snapshot of what a [Server] knows beyond what its [spillway.Gate] counts.
+// ServerStats is a snapshot of the counts of a [Server] that its [spillway.Gate] does not have.
 type ServerStats struct {
 	Exempt         int64 // calls that passed by the gate
-	ExemptStreams  int64 // streams that passed by the gate and are open now
+	ExemptStreams  int64 // streams that bypassed the gate and are open now
 	Streams        int64 // streams that have left the gate and are open now
 	StreamsRefused int64 // streams refused by Options.MaxStreams, exempt ones included; the Gate did not see them
 	TooLate        int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
@@ -81,8 +81,8 @@ func (s *Server) Stats() ServerStats {
 	}
 }
 
-// Unary is a grpc.UnaryServerInterceptor. It does not recover: a panic keeps its stack, and what runtime.Goexit skips is
-// covered too.
+// Unary is a grpc.UnaryServerInterceptor. It does not recover, so a panic keeps its stack, and it also handles
+// runtime.Goexit.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := info.FullMethod
 	if s.o.Exempt(method) {
@@ -96,7 +96,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	permit, err := s.gate.Enter(ctx, call.Request)
 	if err != nil {
 		trailer, err := s.refusalOf(err)
-		_ = grpc.SetTrailer(ctx, trailer) // fails only where there is no trailer, and the status says the same
+		_ = grpc.SetTrailer(ctx, trailer) // fails only if there is no trailer; the status says the same
 		return nil, err
 	}
 	returned := false
@@ -114,7 +114,8 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-// outcome says how the call went whose handler has returned err, and has waited for its client for so long.
+// outcome returns the outcome of a call whose handler has returned err, and has waited for its client for the given
+// time.
 func (s *Server) outcome(
 	ctx context.Context, method string, permit *spillway.Permit, err error, waited time.Duration,
 ) spillway.Outcome {
@@ -153,7 +154,8 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	return s.detached(srv, ss, info, handler, call.Request, mode)
 }
 
-// exemptStream runs a stream that passes by the gate. Exempt streams have as many places as the others, of their own.
+// exemptStream runs a stream that bypasses the gate. Exempt streams have the same number of places as the others, but
+// separate ones.
 func (s *Server) exemptStream(srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
 	who := s.openExempt.holderOf(ss.Context(), &spillway.Request{})
 	if !s.openExempt.take(who) {

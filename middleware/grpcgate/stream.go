@@ -55,8 +55,8 @@ func (s *Server) whole(srv any, ss grpc.ServerStream, method string, r spillway.
 	return s.outward(err, ss.SetTrailer)
 }
 
-// endStream ends a stream, or a message of it, whose handler has returned err. What the stream waited for its client is not
-// part of its latency. It returns what it told the policies.
+// endStream ends a stream, or a message of it, whose handler has returned err. Waits for the client are not part of the
+// latency. It returns the outcome that it reported to the policies.
 func (s *Server) endStream(
 	ctx context.Context, method string, permit *spillway.Permit, err error, w *watched,
 ) (o spillway.Outcome, latency time.Duration) {
@@ -78,7 +78,7 @@ type watched struct {
 	mu                 sync.Mutex
 	waited             time.Duration // blocked in RecvMsg and SendMsg
 	receiving, sending bool
-	duplex             bool // both at once, so to wait in RecvMsg does not mean to be idle
+	duplex             bool // both at once, so a wait in RecvMsg does not mean that the handler is idle
 	broken             bool
 }
 
@@ -107,8 +107,9 @@ func (w *watched) begin(at *bool) bool {
 	return w.Context().Err() == nil
 }
 
-// end notes that a call in direction at, which began when the stream was alive or not, has returned err after took. A call
-// that began after the deadline did not break the stream: the service was late. Nor did a goroutine that only listens.
+// end notes that a call in direction at has returned err after took. alive says whether the stream was alive when the
+// call began. A call that began after the deadline did not break the stream, because the service was late. A goroutine
+// that only listens did not break it either.
 func (w *watched) end(at *bool, alive bool, took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +137,7 @@ func (w *watched) restart() {
 	w.waited = 0
 }
 
-// perMessage runs a stream each message of which passes the gate.
+// perMessage runs a stream whose messages each pass the gate.
 func (s *Server) perMessage(srv any, ss grpc.ServerStream, method string, r spillway.Request, handler grpc.StreamHandler) error {
 	m := &messages{watched: watched{ServerStream: ss}, s: s, method: method, r: r}
 	returned := false
@@ -149,7 +150,7 @@ func (s *Server) perMessage(srv any, ss grpc.ServerStream, method string, r spil
 	err := handler(srv, m)
 	m.endMessage(func(p *spillway.Permit) { m.done(p, err) }, true)
 	returned = true
-	if err == nil { // else the method may be one that does not exist
+	if err == nil { // otherwise the method may not exist
 		s.late.observe(ss.Context(), method, began, m.slowest(), time.Now())
 	}
 	return s.outward(err, ss.SetTrailer)
@@ -187,7 +188,7 @@ func (m *messages) slowest() time.Duration {
 	return m.longest
 }
 
-// RecvMsg ends the message before: if the next one is asked for, it has been dealt with.
+// RecvMsg ends the previous message: if the handler asks for the next one, it is done with that message.
 func (m *messages) RecvMsg(msg any) error {
 	m.endMessage(func(p *spillway.Permit) { m.done(p, nil) }, false)
 	if err := m.watched.RecvMsg(msg); err != nil {
@@ -214,7 +215,7 @@ func (m *messages) beginMessage(p spillway.Permit) {
 	}
 }
 
-// endMessage ends the message before, if there is one. It is the last if the handler has returned.
+// endMessage ends the previous message, if there is one. If the handler has returned, this is the last message.
 func (m *messages) endMessage(how func(*spillway.Permit), returned bool) {
 	m.last.Lock()
 	permit, held := m.permit, m.held

@@ -7,14 +7,14 @@ import (
 )
 
 // Tap is a tap.ServerInHandle: it runs when the header of a call has come, before the message is read and decoded. It
-// refuses what the interceptor would refuse now, with the same status, and holds nothing: a call may end between the tap
-// and its handler without anybody hearing of it. So the interceptors are needed beside it.
+// refuses calls that the interceptor would refuse now, with the same status. It holds no permit, because a call may end
+// unnoticed between the tap and its handler. So the interceptors are needed too.
 //
-// A refusal here cannot have a trailer: it asks for a delay by its RetryInfo alone, which clients of grpc-go do not obey.
-// Those retry, if their retry policy says so, after their own backoff.
+// A refusal here cannot have a trailer. It asks for a delay only in its RetryInfo, which clients of grpc-go do not
+// obey. They retry after their own backoff, if their retry policy says so.
 //
-// gRPC calls the tap for one call of a connection after the other, so [Options.Call] must not block. Taps are an
-// experimental feature of grpc-go, and calls refused by a tap are not seen by its stats handlers.
+// gRPC runs the taps of one connection one after the other, so [Options.Call] must not block. Taps are an experimental
+// feature of grpc-go, and calls refused by a tap are not seen by its stats handlers.
 func (s *Server) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	method := info.FullMethodName
 	if s.o.Exempt(method) {

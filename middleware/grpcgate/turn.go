@@ -2,16 +2,16 @@ package grpcgate
 
 import "time"
 
-// A turn keeps the time that the server of a stream has had: while its caller sends, and while its caller waits after having
-// sent. Time in which the caller does neither is the caller's own, and so is the time that it waits for what it has yet to
-// send itself. The zero turn has not begun.
+// A turn measures the time that the server of a stream has had: while its caller sends, and while its caller waits
+// after sending. Other time is the caller's own, including the time that it waits before it has sent everything. The
+// zero turn has not begun.
 type turn struct {
 	active  int           // methods of the stream that run
 	sending bool          // one of them sends
-	since   time.Time     // when what runs began, or the server got the last message
+	since   time.Time     // when the running method began, or the server got the last message
 	had     time.Duration // before since
 	stuck   time.Duration // in sending, when the context ended there
-	whole   bool          // the server has all that it needs to answer
+	whole   bool          // the server has everything it needs to answer
 }
 
 // begin notes that a method begins.
@@ -23,7 +23,7 @@ func (t *turn) begin(now time.Time, sending bool) {
 	t.sending = t.sending || sending
 }
 
-// finish notes that a method ends. ended tells that the context has.
+// finish notes that a method ends. ended says that the context has ended.
 func (t *turn) finish(now time.Time, sending, ended bool) {
 	t.active--
 	if !sending {
@@ -41,7 +41,7 @@ func (t *turn) finish(now time.Time, sending, ended bool) {
 	t.since, t.sending = now, false
 }
 
-// restart begins the turn of one message. owed tells that the server can answer it before it has the others.
+// restart begins the turn of one message. owed says that the server can answer the message before it has the others.
 func (t *turn) restart(now time.Time, owed bool) {
 	t.since, t.had, t.stuck, t.whole = now, 0, 0, owed
 }
@@ -54,7 +54,8 @@ func (t *turn) spent(now time.Time) time.Duration {
 	return t.had + now.Sub(t.since)
 }
 
-// owed returns for how long the server has owed something: to read what is sent or, once it has all, to answer.
+// owed returns for how long the server has owed something: to read the sent messages or, once it has them all, to
+// answer.
 func (t *turn) owed(now time.Time) time.Duration {
 	switch {
 	case t.whole:

@@ -9,10 +9,10 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// unlessUnsendable returns Ignored if err says that a message or the metadata of a call could not be sent, received or read
-// because of what is in it or of its size, and else otherwise. gRPC has no code for that: it says INTERNAL, as for a bug, or
-// RESOURCE_EXHAUSTED, as for an overload, so its words have to tell. A caller who chooses the content could open breakers
-// for all otherwise.
+// unlessUnsendable returns Ignored if err says that a message or the metadata of a call could not be sent, received or
+// read because of its content or size, and otherwise the argument else. gRPC has no code for this: it uses INTERNAL,
+// like for a bug, or RESOURCE_EXHAUSTED, like for an overload, so the text of the error decides. Otherwise a caller
+// that chooses the content could open breakers for all callers.
 func unlessUnsendable(err error, otherwise spillway.Outcome) spillway.Outcome {
 	var own interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &own) {

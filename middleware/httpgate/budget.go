@@ -8,10 +8,10 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A RetryBudget tells whether a retry is affordable. It follows the retry throttling of gRPC (proposal A6): there are
-// tokens; each failed call takes one, each success gives back a fraction of one, and retries are affordable while more
-// than half of the tokens are there. So a few failures are retried at once, while a dependency that is down gets few
-// requests more than there are callers.
+// A RetryBudget tells whether a retry is affordable. It follows the retry throttling of gRPC (proposal A6): each failed
+// call takes a token, each success gives back a fraction of one, and retries are affordable while more than half of the
+// tokens are left. So a few failures are retried at once, but a dependency that is down gets few requests beyond the
+// first attempts.
 //
 // It is made by [NewRetryBudget], and safe for concurrent use. Share one between the clients of a dependency.
 type RetryBudget struct {
@@ -19,12 +19,13 @@ type RetryBudget struct {
 	tokens     atomic.Int64
 }
 
-// RetryBudgetOptions sets up a [RetryBudget]. The zero RetryBudgetOptions consists entirely of defaults.
+// RetryBudgetOptions configure a [RetryBudget]. The zero RetryBudgetOptions consists entirely of defaults.
 type RetryBudgetOptions struct {
-	// MaxTokens is how many tokens there are at most, and to begin with: from 1 to 1000. If MaxTokens is 0, it is 10.
+	// MaxTokens is the greatest number of tokens, and the number at the start: from 1 to 1000. If MaxTokens is 0, it is
+	// 10.
 	MaxTokens int
-	// TokenRatio is what a success gives back, in tokens: from 0.001 to 1000, of which three decimals count.
-	// If TokenRatio is 0, it is 0.1.
+	// TokenRatio is the number of tokens that a success gives back: from 0.001 to 1000, with three decimals. If
+	// TokenRatio is 0, it is 0.1.
 	TokenRatio float64
 }
 
@@ -58,7 +59,7 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	return b, nil
 }
 
-// Allow reports whether a retry is affordable. It takes nothing: the retry itself does, if it fails.
+// Allow reports whether a retry is affordable. It takes no token; a failed retry takes one.
 func (b *RetryBudget) Allow() bool { return b.tokens.Load() > b.max/2 }
 
 // Record takes a token for a [spillway.Failure] or [spillway.Dropped], and gives back a fraction of one for a

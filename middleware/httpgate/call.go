@@ -20,20 +20,20 @@ type call struct {
 	route   string           // what takes about as long
 	out     *outgoing        // what was sent instead of r, or nil
 	outcome spillway.Outcome // by the header of the response
-	wish    time.Duration    // for how long the server asked to be left alone
+	wish    time.Duration    // delay that the server asked for
 	header  time.Duration    // how long the server took for the header, or 0
-	took    atomic.Int64     // how long it took for what was read of the body, in nanoseconds
-	teaches bool             // how long such calls take: it was answered with 2xx
+	took    atomic.Int64     // server time for the part of the body that was read, in nanoseconds
+	teaches bool             // the latency counts for the route: the call was answered with 2xx
 	handed  bool             // to the body of the response, which ends the call
 	reading atomic.Bool      // the body is being read, and will notice the end of the context itself
 	ended   atomic.Bool
 }
 
-// patience is for how long a caller may keep a server waiting, by a request body that stalls or a response that it does not
-// read, until it has itself to blame if the server breaks off: no server waits for less.
+// patience is how long a caller may keep a server waiting, by a stalled request body or an unread response, before a
+// broken exchange counts as the caller's fault. No server waits for less.
 const patience = time.Second
 
-// answered takes what the base RoundTripper returned. It ends the call, or hands it to the body of the response.
+// answered handles the result of the base RoundTripper. It ends the call, or passes it on to the body of the response.
 func (c *call) answered(res *http.Response, err error) {
 	elapsed := c.elapsed()
 	c.header = max(elapsed-c.out.waited(elapsed), 1)
@@ -65,7 +65,7 @@ func endsWithBody(res *http.Response) bool {
 // elapsed returns the time since the call was admitted.
 func (c *call) elapsed() time.Duration { return time.Since(c.permit.Arrived()) }
 
-// worked returns how long the server took: to the header, and whenever the caller waited for more of the body.
+// worked returns how long the server took: until the header, plus all waits of the caller for more of the body.
 func (c *call) worked() time.Duration {
 	if c.header == 0 { // the RoundTripper panicked
 		return c.elapsed()
@@ -73,7 +73,7 @@ func (c *call) worked() time.Duration {
 	return c.header + time.Duration(c.took.Load())
 }
 
-// judge returns how the call went, which has got a response, an error, or an error in the body of a response.
+// judge returns the outcome of the call, which has a response, an error, or an error in the body of a response.
 func (c *call) judge(res *http.Response, err error) spillway.Outcome {
 	if c.out.faulty() || err != nil && c.ownFault(res, err) {
 		return spillway.Ignored
@@ -81,7 +81,7 @@ func (c *call) judge(res *http.Response, err error) spillway.Outcome {
 	return c.t.o.Outcome(c.r, res, err)
 }
 
-// ownFault reports whether err is the caller's own fault, or that of the deadline that it chose.
+// ownFault reports whether err was caused by the caller, or by the deadline that it chose.
 func (c *call) ownFault(res *http.Response, err error) bool {
 	if res == nil && unsendable(c.r, err) {
 		return true
@@ -126,7 +126,7 @@ func (c *call) unwind() {
 	}
 }
 
-// broken ends a call whose body broke off. What the header said against the server stands.
+// broken ends a call whose body broke off. An error status in the header still counts against the server.
 func (c *call) broken(res *http.Response, err error) {
 	defer c.end(spillway.Failure) // if Outcome panics
 	o := c.outcome
@@ -136,7 +136,7 @@ func (c *call) broken(res *http.Response, err error) {
 	c.end(o)
 }
 
-// contextEnded ends a call whose response has no reader when its context ends: its caller has given it up.
+// contextEnded ends a call whose response has no reader when its context ends: its caller has given up.
 func (c *call) contextEnded() {
 	if c.reading.Load() {
 		return
@@ -155,9 +155,9 @@ func (c *call) forgotten() {
 	}
 }
 
-// A body is that of a response, and ends its call when it ends.
+// A body is the body of a response. When it ends, it ends its call.
 type body struct {
-	call    *call // must not refer to the body, which would never be found forgotten then
+	call    *call // must not refer to the body, because the body would then never be garbage
 	res     *http.Response
 	inner   io.ReadCloser
 	stop    func() bool
@@ -185,7 +185,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the call as its header said: not to want the rest of a body is no fault of the server.
+// Close ends the call with the outcome of its header: a caller that skips the rest of the body is not the server's
+// fault.
 func (b *body) Close() error {
 	b.release()
 	defer b.call.end(b.call.outcome)
@@ -198,13 +199,13 @@ func (b *body) release() {
 	b.cleanup.Stop()
 }
 
-// DefaultTransportOutcome returns how a call went, in this order:
+// DefaultTransportOutcome returns the outcome of a call. The first matching rule counts:
 //
 //   - Ignored if the caller cancelled it, or if err is a refusal by another gate on the way,
 //   - Failure for any other error, which includes a deadline that has passed,
 //   - Dropped for status 429 and 503,
-//   - Failure for any other status from 500 up, except 501 and 505: those are about the request,
-//   - Success otherwise: an answer of 4xx is proof of life.
+//   - Failure for any other status from 500 up, except 501 and 505, which are about the request,
+//   - Success otherwise: a 4xx answer shows that the server is alive.
 func DefaultTransportOutcome(r *http.Request, res *http.Response, err error) spillway.Outcome {
 	switch {
 	case err != nil && (cancelled(r) || errors.Is(err, spillway.ErrRejected)):
@@ -223,8 +224,8 @@ func DefaultTransportOutcome(r *http.Request, res *http.Response, err error) spi
 	return spillway.Success
 }
 
-// deadlinePassed reports whether the deadline of r has passed. The context alone may tell so a moment too late: the
-// timeout of a client cancels its request by a timer of its own.
+// deadlinePassed reports whether the deadline of r has passed. The context alone may show this a moment too late,
+// because the timeout of a client cancels its request with its own timer.
 func deadlinePassed(r *http.Request) bool {
 	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 		return true

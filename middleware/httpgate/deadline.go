@@ -11,43 +11,44 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// errTooLate refuses a request that would hardly finish before its deadline. Whatever the deadline is of, nothing has run:
-// the answer is 503, after which a client may ask another replica, where 504 would leave open what had been done.
+// errTooLate refuses a request that would hardly finish before its deadline. The answer is 503, because nothing has run
+// and a client may try another replica. A 504 would leave open whether something was done.
 var errTooLate = &spillway.Rejection{Policy: "httpgate", Reason: "too late"}
 
-// A Deadline refuses requests at once that would hardly finish in time, so that no work is done for clients that have left: a
-// request that has less time left than the fastest of the others took, by the estimated 5 % quantile of the latency of
-// its route. It learns from requests that succeed and from those cut short, and lets a probe through now and then, at
-// most one per 10 ms and route, so that it notices when a route became faster.
+// A Deadline refuses requests at once that would hardly finish in time, so that no work is done for clients that have
+// left. It refuses a request with less time left than the estimated 5 % quantile of the latency of its route. It learns
+// from requests that succeed and from requests that were cut short. It admits a probe now and then, at most one per 10
+// ms and route, so that it notices when a route becomes faster.
 //
-// The gate does not see what is refused so, and no policy learns of it; [Stats] counts it.
+// The gate does not see these refusals, and no policy learns from them; [Stats] counts them.
 type Deadline struct {
-	// Route returns what r asks for: a name for the requests that take about equally long, or "" for one that is not to be
-	// judged. One name for quick and slow routes refuses the quick ones by the latency of the slow ones. It must come from
-	// a set of the service's own: a path is not a route. It runs before the gate, where r.Pattern is set only if the gate
-	// stands behind the router; before a ServeMux, take [PatternKey].
-	// Route must be set.
+	// Route returns a name for requests that take about as long as r, or "" if r should never be refused. Do not give
+	// quick and slow routes the same name, because then quick requests may be refused by the latency of slow ones. The
+	// names must come from a fixed set of the service; a path is not a route. Route runs before the gate, where
+	// r.Pattern is set only if the gate is behind the router. In front of a ServeMux, use [PatternKey]. Route is
+	// required.
 	Route func(r *http.Request) string
 
-	// Timeout returns how long the client of r waits from now, or 0 if that is not known. What counts is the earlier of
-	// it and the deadline of r.Context(). It refuses and does no more: it does not end the handler, since clients with
-	// little patience could else make the policies believe that the service is failing. See [TimeoutHeader].
-	// If Timeout is nil, the deadline of r.Context() counts alone.
+	// Timeout returns how long the client of r waits from now, or 0 if that is not known. The earlier of this and the
+	// deadline of r.Context() counts. It only refuses requests and does not end the handler. Otherwise clients with
+	// short timeouts could make the service look as if it were failing. See [TimeoutHeader]. If Timeout is nil, only
+	// the deadline of r.Context() counts.
 	Timeout func(r *http.Request) time.Duration
 
-	// MaxRoutes is the number of routes with an estimate of their own; further ones are not judged.
-	// If MaxRoutes is 0, it is 1000.
+	// MaxRoutes is the number of routes with an estimate; requests of further routes are not refused. If MaxRoutes is
+	// 0, it is 1000.
 	MaxRoutes int
 }
 
-// TimeoutHeader returns a [Deadline.Timeout] that believes a header of the client, such as
+// TimeoutHeader returns a [Deadline.Timeout] that reads a header of the client, such as
 //
 //	httpgate.TimeoutHeader("X-Request-Timeout", time.Second)
 //	httpgate.TimeoutHeader("Connect-Timeout-Ms", time.Millisecond)
 //	httpgate.TimeoutHeader("Grpc-Timeout", 0)
 //
 // The value is a decimal number of units. It may name its unit as grpc-timeout does: 5S, 100m, with H, M, S, m, u or n
-// for hours to nanoseconds; it must, if unit is 0. No header, one of 0, and one that is not understood are no timeout.
+// for hours to nanoseconds. If unit is 0, the value must name its unit. A missing, zero or invalid header means no
+// timeout.
 func TimeoutHeader(name string, unit time.Duration) func(r *http.Request) time.Duration {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) time.Duration {
@@ -94,7 +95,7 @@ func unitOf(c byte) time.Duration {
 // maxDigits bounds what a client can make the gate read; grpc-timeout has at most 8.
 const maxDigits = 32
 
-// decimal returns s units, where s is digits with or without a fraction; or 0 if it is anything else.
+// decimal returns s units, where s is digits with or without a fraction, or 0 for anything else.
 func decimal(s string, unit time.Duration) time.Duration {
 	if len(s) > maxDigits {
 		return 0
@@ -116,7 +117,7 @@ func decimal(s string, unit time.Duration) time.Duration {
 	return time.Duration(min(total*float64(unit), float64(maxTimeout)))
 }
 
-// deadlines is a Deadline with what it has learnt. A nil one judges nothing.
+// deadlines is a Deadline with its learnt latencies. A nil one refuses nothing.
 type deadlines struct {
 	Deadline
 	latencies *deadline.Estimator
@@ -137,8 +138,8 @@ func newDeadlines(o *Deadline) (*deadlines, error) {
 	return &deadlines{Deadline: *o, latencies: latencies}, nil
 }
 
-// judge returns the route of r, or "" if its latency is of no interest, and whether r should be refused. What has ended
-// already is left to the gate.
+// judge returns the route of r, or "" if its latency is of no interest, and whether r should be refused. A request that
+// has already ended is left to the gate.
 func (d *deadlines) judge(r *http.Request, claimed bool) (route string, tooLate bool) {
 	if d == nil || claimed { // how long a subscription stays open says nothing
 		return "", false
@@ -165,7 +166,7 @@ func (d *deadlines) judge(r *http.Request, claimed bool) (route string, tooLate 
 	return route, true
 }
 
-// learn learns how a request of route went that ended now with outcome o, and took latency.
+// learn records a request of route that ended now with outcome o and took latency.
 func (d *deadlines) learn(route string, r *http.Request, o spillway.Outcome, now time.Time, latency time.Duration) {
 	switch {
 	case o == spillway.Success:

@@ -6,40 +6,41 @@
 //
 //	client := &http.Client{Transport: httpgate.Transport(spillway.New(brk), nil, nil)}
 //
-// A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its context
-// tell the policies how it went. A request that the gate refuses is answered at once with 503 Service Unavailable, or 429
-// Too Many Requests if the caller used up its own share, a Retry-After and a small problem document. Nothing is logged,
-// and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one in the process.
+// A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its
+// context give the outcome for the policies. A request that the gate refuses is answered at once with 503 Service
+// Unavailable, or 429 Too Many Requests if the caller used up its own share, a Retry-After and a small problem
+// document. Nothing is logged, and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one
+// in the process.
 //
 // # Where it stands
 //
-// Put it outside whatever costs something (authentication, body parsing, tracing) and inside four things: the middleware
-// that recovers from panics, CORS, [http.TimeoutHandler] and [http.MaxBytesHandler]. A gate outside a TimeoutHandler gets
-// its permit back when the timeout strikes, while the handler still burns what the permit stood for. An h2c.NewHandler
-// stands outside too: of the connections that it takes over, a gate around it would see one request each.
+// Put it outside expensive middleware (authentication, body parsing, tracing) and inside four things: the middleware
+// that recovers from panics, CORS, [http.TimeoutHandler] and [http.MaxBytesHandler]. A gate outside a TimeoutHandler
+// gets its permit back when the timeout strikes, while the handler is still working. An h2c.NewHandler must be outside
+// too, because a gate around it would see only one request for each connection.
 //
-// The server needs timeouts. A gate decides which requests are admitted. A client that neither sends nor reads holds
-// its place until a ReadTimeout or WriteTimeout ends it. The time that it keeps the handler waiting does not count as
+// The server needs timeouts. A gate decides which requests are admitted. A client that does not send or read keeps its
+// place until a ReadTimeout or WriteTimeout ends it. The time that it keeps the handler waiting does not count as
 // latency.
 //
 // # Limits per client
 //
 // [Options.Request] sets the key of a request. [KeyBy] makes one from the address of the client ([ClientIP]), a header
-// field ([HeaderKey]), the route ([PatternKey]), or several of them. No field is believed unless you name it, and those
-// about addresses only from proxies that you trust. [RateLimit] writes how much a client has left into the header of
-// each answer, in the fields RateLimit-Policy and RateLimit that the IETF drafts, or the older X-RateLimit.
+// field ([HeaderKey]), the route ([PatternKey]), or several of them. No header field counts unless you name it, and
+// address fields count only from proxies that you trust. [RateLimit] writes how much a client has left into the header
+// of each answer, in the fields RateLimit-Policy and RateLimit that the IETF drafts, or the older X-RateLimit.
 //
 // # What is not gated
 //
 // Health checks and metrics are exempt ([DefaultExempt], [ExemptPaths]): a liveness probe that is shed turns an
 // overload into a restart. Long-lived requests (WebSockets, event streams) pass the gate like any other, then leave it,
-// because how long a subscription stays open says nothing about the service. They count against a limit of their own
+// because the lifetime of a subscription says nothing about the service. They count against a separate limit
 // ([Options.MaxLongLived]), and no key can take all of it.
 //
 // # Deadlines
 //
-// A request whose client is gone, or whose deadline has passed, never starts. With [Options.Deadline], neither does one
-// that would hardly finish in time, judged by how long the fastest requests for the same route took.
+// A request whose client is gone, or whose deadline has passed, never starts. With [Options.Deadline], a request that
+// would hardly finish in time does not start either. The latency of the fastest requests for the same route decides.
 //
 // # Clients
 //
@@ -49,12 +50,13 @@
 //
 // # Whose fault it is
 //
-// A request counts against the service only if the service had enough time. A body that cannot be read, a deadline that
-// is shorter than what requests of the route take ([Options.MinBudget]), a client that is gone and a refusal by another
-// gate of the process are Ignored. In front of a reverse proxy, [ProxyError] makes refusals of them.
+// A request counts against the service only if the service had enough time. These are Ignored: an unreadable body, a
+// deadline shorter than the usual latency of the route ([Options.MinBudget]), a client that is gone, and a refusal by
+// another gate of the process. In front of a reverse proxy, use [ProxyError] so that the latter are answered as
+// refusals.
 //
 // # Other frameworks
 //
-// [Handler] fits whatever takes a func(http.Handler) http.Handler. For the others, [spillway.Gate.Enter], [WriteRefusal]
-// or [Problem], and [DefaultOutcome] are the parts that it is made of.
+// [Handler] fits every framework that takes a func(http.Handler) http.Handler. For other frameworks, use its building
+// blocks: [spillway.Gate.Enter], [WriteRefusal] or [Problem], and [DefaultOutcome].
 package httpgate

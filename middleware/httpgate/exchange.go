@@ -17,20 +17,20 @@ type exchange struct {
 	inner    http.ResponseWriter
 	m        *Middleware
 	r        *http.Request // as the gate got it
-	in       *incoming     // what the handler gets instead, if the request has a body
+	in       *incoming     // the request that the handler gets instead, if it has a body
 	permit   spillway.Permit
 	route    string // by Options.Deadline, or ""
 	key      string // whose long-lived request it may become
 	blocked  atomic.Int64
-	buffered int // bytes that net/http has not sent yet, by its smallest buffer
+	buffered int // bytes that net/http may not have sent yet, for its smallest buffer
 	status   int // 0 until the header is written
 	held     atomic.Uint32
-	claimed  bool // by its client or by Options.LongLived, the request is long-lived
-	refused  bool // by a gate further in, or on the way to another service
+	claimed  bool // the request is long-lived, according to its client or Options.LongLived
+	refused  bool // refused by an inner gate, or by one on the way to another service
 }
 
-// What an exchange holds: its permit at first; a place among the long-lived requests once it has left the gate; nothing
-// when its handler has returned. A hijacked connection takes over what there is, until it is closed.
+// An exchange first holds its permit. Once it has left the gate, it holds a place among the long-lived requests. When
+// its handler has returned, it holds nothing. A hijacked connection takes over the permit or place until it is closed.
 const (
 	holdsPermit = iota
 	holdsPlace
@@ -42,7 +42,7 @@ func (x *exchange) writeHeader(status int) {
 	if status == http.StatusRequestEntityTooLarge && x.status == 0 {
 		x.closeOversized()
 	}
-	// A header before the final one says nothing. 101 is final, but only HTTP/1 has it.
+	// Informational headers do not count. 101 is final, but only HTTP/1 has it.
 	switches := status == http.StatusSwitchingProtocols && x.r.ProtoMajor == 1
 	if status >= 200 || switches {
 		x.commit(status)
@@ -53,22 +53,22 @@ func (x *exchange) writeHeader(status int) {
 	}
 }
 
-// closeOversized announces on HTTP/1 that the connection closes, as http.MaxBytesReader does where it finds the writer of
-// net/http. Else net/http would wait for the rest of the body before it answers.
+// closeOversized announces on HTTP/1 that the connection closes, as http.MaxBytesReader does if it finds the writer of
+// net/http. Otherwise net/http would wait for the rest of the body before it answers.
 func (x *exchange) closeOversized() {
 	if x.r.ProtoMajor == 1 && x.in != nil && !x.in.body.eof.Load() {
 		x.inner.Header()["Connection"] = headerClose
 	}
 }
 
-// commit notes the status of the response: the first wins, as it does in net/http.
+// commit notes the status of the response. The first one counts, as in net/http.
 func (x *exchange) commit(status int) {
 	if x.status == 0 {
 		x.status = status
 	}
 }
 
-// flushing notes that a flush sends the header, and with it the proof that a request is an event stream or a tunnel.
+// flushing notes that a flush sends the header, which proves whether the request is an event stream or a tunnel.
 func (x *exchange) flushing() {
 	x.commit(http.StatusOK)
 	if x.claimed && x.held.Load() == holdsPermit &&
@@ -94,7 +94,8 @@ func (x *exchange) detach() {
 var errH2C = errors.New("httpgate: Hijack: refused for h2c: all requests on the connection would pass by the gate; " +
 	"put the gate inside h2c.NewHandler")
 
-// hijack takes the connection from hijacker. What the exchange holds stays taken until that connection is closed.
+// hijack takes the connection from hijacker. The permit or place of the exchange stays taken until that connection is
+// closed.
 func (x *exchange) hijack(hijacker func() (net.Conn, *bufio.ReadWriter, error)) (net.Conn, *bufio.ReadWriter, error) {
 	if offersH2C(x.r) {
 		return nil, nil, errH2C
@@ -115,7 +116,7 @@ func (x *exchange) hijack(hijacker func() (net.Conn, *bufio.ReadWriter, error)) 
 func (x *exchange) returned() {
 	x.restore()
 	if !x.held.CompareAndSwap(holdsPermit, holdsNothing) {
-		return // what it holds instead is given back by end, or by the connection
+		return // end, or the connection, gives back the place
 	}
 	x.commit(http.StatusOK)
 	arrived := x.permit.Arrived()

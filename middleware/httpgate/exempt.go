@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// DefaultExempt reports whether r asks for /healthz, /livez, /readyz or /metrics, as [ExemptPaths] would. A service that has
-// no page of its own under one of these names, but a handler for all paths, should set Options.Exempt: else that handler
-// runs ungated.
+// DefaultExempt reports whether r asks for /healthz, /livez, /readyz or /metrics, as [ExemptPaths] would. A service
+// without a page under one of these names, but with a handler for all paths, should set Options.Exempt. Otherwise that
+// handler runs without the gate.
 //
-// Profiles are not exempt: they cost more than most requests. To exempt more, say all the paths:
+// Profiles are not exempt, because they cost more than most requests. To exempt more, list all paths:
 //
 //	Exempt: httpgate.ExemptPaths("/healthz", "/metrics", "/debug/pprof/profile")
 func DefaultExempt(r *http.Request) bool {
@@ -22,9 +22,9 @@ func DefaultExempt(r *http.Request) bool {
 	return false
 }
 
-// ExemptPaths returns an [Options.Exempt] for requests that ask for one of the paths and nothing else: a GET or HEAD for
-// exactly that path, without a query, an encoded character or a host in the request target. So nobody dresses up a request
-// for another page as one for an exempt path.
+// ExemptPaths returns an [Options.Exempt] for requests that ask for one of the paths and nothing else: a GET or HEAD
+// for exactly that path, without a query, an encoded character or a host in the request target. So a client cannot
+// disguise a request for another page as one for an exempt path.
 //
 // ExemptPaths panics if a path does not begin with a slash, or is not clean: one with "..", for example.
 func ExemptPaths(paths ...string) func(r *http.Request) bool {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// statusOfGRPC holds, by the code of a gRPC status, the HTTP status of the same meaning, by the table of google.rpc.Code.
-// Unimplemented is 404 rather than 501: what does not exist has not failed.
+// statusOfGRPC maps the code of a gRPC status to the HTTP status of the same meaning, by the table of google.rpc.Code.
+// Unimplemented is 404 rather than 501, because a method that does not exist has not failed.
 var statusOfGRPC = [...]int{
 	http.StatusOK, statusClientClosedRequest, http.StatusInternalServerError, // OK, Canceled, Unknown
 	http.StatusBadRequest, http.StatusGatewayTimeout, http.StatusNotFound, // InvalidArgument, DeadlineExceeded, NotFound
@@ -16,8 +16,8 @@ var statusOfGRPC = [...]int{
 	http.StatusInternalServerError, http.StatusUnauthorized, // DataLoss, Unauthenticated
 }
 
-// meantStatus returns what status means, with which the handler answered r through w. It is status, but for gRPC, which
-// answers 200 whatever happens and tells how it went in a trailer.
+// meantStatus returns the effective status of the handler's answer to r through w. It is status, except for gRPC, which
+// always answers 200 and puts its real status in a trailer.
 func meantStatus(w http.ResponseWriter, r *http.Request, status int) int {
 	if status != http.StatusOK || !isGRPC(r) {
 		return status

@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A hold is what a hijacked connection holds until it is closed: a place among the long-lived requests, or the permit of
-// its request if there was no room.
+// A hold belongs to a hijacked connection until it is closed. It is a place among the long-lived requests, or the
+// permit of its request if there was no room.
 type hold struct {
 	m      *Middleware
 	key    string

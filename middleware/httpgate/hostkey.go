@@ -8,7 +8,7 @@ import (
 // HostKey returns the host and port that r goes to, in a normal form: lower case, without the default port of the scheme
 // and without the dot at the end of a full domain name. It allocates nothing if they are in that form already.
 //
-// A key per host is as good as its hosts: if they come from outside, use a policy that bounds its keys.
+// If the hosts come from outside, use a policy that bounds its number of keys.
 func HostKey(r *http.Request) string {
 	host := r.URL.Host
 	switch r.URL.Scheme {

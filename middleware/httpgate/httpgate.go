@@ -27,8 +27,8 @@ type Middleware struct {
 	exempts stats.Counter
 }
 
-// New returns a Middleware in front of gate. If o is nil, it has the defaults. The error names what is invalid: a nil
-// gate, or a field of o and its value.
+// New returns a Middleware in front of gate. If o is nil, it has the defaults. The error names the invalid argument: a
+// nil gate, or a field of o and its value.
 func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if gate == nil {
 		return nil, errors.New("httpgate: gate: must be a Gate, got nil")
@@ -49,7 +49,7 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	return &Middleware{gate: gate, o: opts, long: long, late: late, chance: chance}, nil
 }
 
-// Stats is a snapshot of what a [Middleware] knows beyond what its [spillway.Gate] counts.
+// Stats is a snapshot of the counts of a [Middleware] that its [spillway.Gate] does not have.
 type Stats struct {
 	Exempt           int64 // requests that passed by the gate
 	LongLived        int64 // requests that have left the gate and are open now
@@ -122,8 +122,8 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(gw, x)
 }
 
-// serve runs the handler under the permit of x. It does not recover: a panic keeps its stack, and what Goexit skips is
-// covered too.
+// serve runs the handler under the permit of x. It does not recover, so a panic keeps its stack, and it also handles
+// Goexit.
 func (h *gated) serve(w http.ResponseWriter, x *exchange) {
 	defer x.end()
 	h.next.ServeHTTP(w, x.takeBody())

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// An incoming is the request that a handler gets in place of one that has a body: a copy, whose body tells the exchange
-// when its client sent something that cannot be read, or kept the handler waiting. The request of net/http keeps its own
-// body, by whose type net/http decides what becomes of the connection.
+// An incoming is the copy that a handler gets of a request with a body. Its body tells the exchange when the client
+// sent unreadable data or kept the handler waiting. The original request keeps its own body, because net/http uses the
+// type of that body to decide whether to keep the connection.
 type incoming struct {
 	http.Request
 	body requestBody
@@ -20,7 +20,7 @@ type incoming struct {
 // hasBody reports whether r has a body to be read.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// takeBody returns what the handler gets in place of x.r.
+// takeBody returns the request that the handler gets in place of x.r.
 func (x *exchange) takeBody() *http.Request {
 	if !hasBody(x.r) {
 		return x.r
@@ -31,8 +31,8 @@ func (x *exchange) takeBody() *http.Request {
 	return &x.in.Request
 }
 
-// restore copies to the request outside of the gate what the handlers inside noted on theirs: its pattern, and the form,
-// whose files the server removes.
+// restore copies the pattern and the form from the inner request to the request outside the gate. The server removes
+// the files of the form.
 func (x *exchange) restore() {
 	if x.in == nil {
 		return
@@ -63,11 +63,11 @@ func (x *exchange) restore() {
 type requestBody struct {
 	io.ReadCloser
 	x     *exchange
-	reads sync.Mutex   // held by the Read that is running, which may set both Trailers; it may outlive the handler
+	reads sync.Mutex   // held by the running Read, which may set both Trailers; it may outlive the handler
 	fault atomic.Bool  // reading it failed
 	cut   atomic.Bool  // it was read after it had been closed, by the handler or by net/http
 	eof   atomic.Bool  // it was read to the end
-	since atomic.Int64 // when the Read that is running began, in nanoseconds since the request arrived, or 0
+	since atomic.Int64 // when the running Read began, in nanoseconds since the request arrived, or 0
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -75,7 +75,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	defer b.reads.Unlock()
 	arrived := b.x.permit.Arrived()
 	began := time.Since(arrived)
-	b.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
+	b.since.Store(max(int64(began), 1)) // 0 means no Read, and a coarse clock may not advance
 	n, err := b.ReadCloser.Read(p)
 	b.since.Store(0)
 	b.x.blocked.Add(int64(time.Since(arrived) - began))
@@ -99,11 +99,11 @@ func (x *exchange) faulty() bool { return x.in != nil && x.in.body.fault.Load() 
 // HTTP/1, net/http then reads and drops it. A reverse proxy breaks off its answer if it was still sending that body.
 func (x *exchange) cutOff() bool { return x.in != nil && x.status != 0 && x.in.body.cut.Load() }
 
-// worked returns how long the request took without the time that its client kept it waiting, if it has lasted elapsed.
+// worked returns elapsed minus the time that the client kept the request waiting.
 func (x *exchange) worked(elapsed time.Duration) time.Duration {
 	blocked := time.Duration(x.blocked.Load())
 	if x.in != nil {
-		if since := time.Duration(x.in.body.since.Load()); since > 0 { // a goroutine reads that the handler did not wait for
+		if since := time.Duration(x.in.body.since.Load()); since > 0 { // a goroutine that the handler did not wait for is reading
 			blocked += elapsed - since
 		}
 	}

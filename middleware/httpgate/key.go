@@ -10,13 +10,13 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// keySeparator stands between the parts of a key. No part has it: net/http turns down header fields with control
-// characters, and the other keys have none.
+// keySeparator stands between the parts of a key. No part contains it: net/http rejects header fields with control
+// characters, and other keys have none.
 const keySeparator = "\x1f"
 
-// KeyBy returns an [Options.Request] that says of a request only whose it is, by one key, or by several taken together: a
-// limit per tenant and route, for example. Keys are functions such as [ClientIP.Key] and the results of [HeaderKey] and
-// [PatternKey]. Several together cost an allocation.
+// KeyBy returns an [Options.Request] that sets only the key of a request. It uses one key or combines several, for
+// example for a limit per tenant and route. Keys are functions such as [ClientIP.Key] and the results of [HeaderKey]
+// and [PatternKey]. Several keys cost an allocation.
 //
 // KeyBy panics without a key, or if one is nil.
 func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.Request {
@@ -36,11 +36,11 @@ func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.
 	}
 }
 
-// FirstKey returns the first key that is not empty: the tenant of a request, else the address of its client. It is empty if all
-// are. Like a key of [KeyBy], the result can be a part of another key.
+// FirstKey returns the first key that is not empty, for example the tenant of a request or else the address of its
+// client. It is empty if all keys are empty. Like the keys of [KeyBy], the result can be a part of another key.
 //
-// Equal keys of two functions stay apart, so no client can name itself like the address of another one: before a key that is
-// not of the first function stand as many characters U+001F as functions come before its own. Adding them costs an allocation.
+// Equal keys of two functions stay apart, so no client can use the address of another client as its name. A key of the
+// n-th function gets n-1 characters U+001F as a prefix. Adding them costs an allocation.
 //
 // FirstKey panics without a key, or if one is nil.
 func FirstKey(keys ...func(r *http.Request) string) func(r *http.Request) string {
@@ -69,11 +69,11 @@ func checkKeys(name string, keys []func(r *http.Request) string) {
 	}
 }
 
-// HeaderKey returns the key that is the value of a header field, such as an API key or what an authenticating proxy says
-// of its user. Requests without the field, or with several of it, share the empty key. It allocates nothing.
+// HeaderKey returns a key function for the value of a header field, such as an API key or the user name from an
+// authenticating proxy. Requests without the field, or with more than one, share the empty key. It allocates nothing.
 //
-// The client can put anything into a field that no proxy of yours removes or overwrites: every value is a key, and a
-// client who varies it has a fresh share each time. Then limit by [ClientIP] too.
+// If none of your proxies removes or overwrites the field, the client can put anything into it. A client that varies
+// the value then gets a fresh share each time. In that case limit by [ClientIP] too.
 //
 // HeaderKey panics if name is not the name of a header field, and for Host, which is [http.Request.Host] instead.
 func HeaderKey(name string) func(r *http.Request) string {
@@ -89,13 +89,13 @@ func HeaderKey(name string) func(r *http.Request) string {
 	}
 }
 
-// PatternKey returns the key that is the pattern of the route of a request, such as "GET /items/{id}", for [KeyBy] or for
-// [Deadline.Route]. Requests that fit none share the empty key, and so do those that the mux redirects to another path, and
-// every CONNECT: nobody makes keys by asking for pages that are not there, or teaches how quick a page is by asking for it
-// in a way that is redirected.
+// PatternKey returns a key function for the route pattern of a request, such as "GET /items/{id}", for [KeyBy] or for
+// [Deadline.Route]. Requests without a matching pattern share the empty key. So do requests that the mux redirects to
+// another path, and every CONNECT. This way clients cannot create keys by asking for missing pages, or distort the
+// learned latency of a page by requests that are redirected.
 //
-// A gate around a mux runs before there is a pattern, so PatternKey asks mux, at the price of finding the route twice. If
-// mux is nil, it is [http.Request.Pattern], for a gate inside of a mux.
+// A gate around a mux runs before there is a pattern, so PatternKey asks mux, which finds the route twice. If mux is
+// nil, the key is [http.Request.Pattern], for a gate inside a mux.
 func PatternKey(mux *http.ServeMux) func(r *http.Request) string {
 	if mux == nil {
 		return func(r *http.Request) string {

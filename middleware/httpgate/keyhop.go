@@ -8,14 +8,15 @@ import (
 // maxAddr is the length of the longest text of an IPv6 address.
 const maxAddr = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
-// parseHop returns the address in s, which may have a port, a zone and, of IPv6, brackets: all forms that proxies write.
+// parseHop returns the address in s, which may have a port, a zone and, for IPv6, brackets: all forms that proxies
+// write.
 func parseHop(s string) (hop, bool) {
 	s, bracketed, ok := cutPort(trimSpace(s))
 	if !ok {
 		return hop{}, false
 	}
 	s, _, zoned := strings.Cut(s, "%")
-	if len(s) > maxAddr { // an error of netip holds on to what it is about
+	if len(s) > maxAddr { // an error of netip keeps its input in memory
 		return hop{}, false
 	}
 	addr, err := netip.ParseAddr(s)
@@ -81,7 +82,8 @@ func parseForwarded(element string) (h hop, ok bool) {
 	return h, ok
 }
 
-// unquote returns what is in a quoted string, or s if it is none. Addresses need no escapes, so it knows none.
+// unquote returns the content of a quoted string, or s if it is not quoted. It supports no escapes, because addresses
+// need none.
 func unquote(s string) (string, bool) {
 	if !strings.Contains(s, `"`) {
 		return s, true
@@ -93,8 +95,8 @@ func unquote(s string) (string, bool) {
 	return s, !strings.ContainsAny(s, `"\`)
 }
 
-// cutLast returns what is before and after the last sep. If quotes, a sep in a quoted string does not count. It looks at s
-// from its end, so that nothing further left, such as a quote without an end, changes how the right part is read.
+// cutLast returns the text before and after the last sep. If quotes is set, a sep in a quoted string does not count. It
+// reads s from its end, so that text further left, such as an unclosed quote, cannot change how the right part is read.
 func cutLast(s string, sep byte, quotes bool) (before, last string, found bool) {
 	if !quotes {
 		i := strings.LastIndexByte(s, sep)

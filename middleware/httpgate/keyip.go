@@ -10,29 +10,30 @@ import (
 
 const defaultIPv6Bits = 64
 
-// ClientIPOptions say how a [ClientIP] finds the address of a client. The zero ClientIPOptions trusts no proxy: the client is
-// the other end of the connection.
+// ClientIPOptions configure how a [ClientIP] finds the address of a client. The zero ClientIPOptions trusts no proxy:
+// the client is the remote address of the connection.
 type ClientIPOptions struct {
 	// Header is the field in which your proxies write the address of the client: "X-Forwarded-For", "Forwarded" (RFC 7239),
 	// or another that holds an address or a list of them, the nearest hop last. If Header is empty, no field is read.
 	Header string
-	// Trusted are the networks of your proxies: a request from there counts as one of the client that Header names. List only
-	// your own. It must not be empty if there is a Header, unless TrustUnix is set, nor hold all addresses.
+	// Trusted are the networks of your proxies. A request from these networks counts for the client that Header names.
+	// List only your own proxies. If Header is set, Trusted must not be empty unless TrustUnix is set. It must not
+	// contain all addresses.
 	Trusted []netip.Prefix
-	// TrustUnix says that connections without an IP address, through a Unix socket, come from a proxy of yours too.
+	// TrustUnix says that connections without an IP address, through a Unix socket, come from one of your proxies too.
 	TrustUnix bool
-	// IPv6Bits is the length of the prefix of an IPv6 address that makes a key, 1 to 128, since a client with one address has a
-	// whole network of them. If IPv6Bits is 0, it is 64.
+	// IPv6Bits is the length of the prefix of an IPv6 address that makes a key, 1 to 128. A client with one IPv6
+	// address usually has a whole network of them. If IPv6Bits is 0, it is 64.
 	IPv6Bits int
 }
 
 // A ClientIP distinguishes clients by their IP addresses. It is made by [NewClientIP], immutable and safe for concurrent use.
 //
-// An address that is given by a proxy counts only if every hop from it to here is trusted: the field is read from its right
-// end, where your own proxies write, and the first address that is not trusted is the client. What a client puts into the
-// field itself stands further left and is never read, whatever it is. Where an entry is no address, as with "unknown", an
-// obfuscated identifier or garbage, the client is the proxy that passed it on, with which others then share a key. So
-// no client can invent keys.
+// An address that is given by a proxy counts only if every hop from it to here is trusted: the field is read from its
+// right end, where your own proxies write, and the first address that is not trusted is the client. Values from the
+// client itself are further left and are never read. If an entry is not an address, such as "unknown", an obfuscated
+// identifier or garbage, the proxy that passed it on counts as the client, and its clients share a key. So no client
+// can invent keys.
 type ClientIP struct {
 	header    string // in canonical form; empty if none is read
 	forwarded bool   // the header is that of RFC 7239
@@ -78,13 +79,13 @@ func NewClientIP(o *ClientIPOptions) (*ClientIP, error) {
 	return c, nil
 }
 
-// Addr returns the address of the client that sent r, without a zone, IPv4 in its own form. It is the zero Addr if there
-// is none, as with a Unix socket. It allocates nothing, unless for garbage.
+// Addr returns the address of the client that sent r, without a zone. IPv4 addresses are never in IPv6 form. It is the
+// zero Addr if there is none, as with a Unix socket. It allocates only for invalid entries.
 func (c *ClientIP) Addr(r *http.Request) netip.Addr { return c.find(r).addr }
 
-// Key returns a key for the client that sent r: its IPv4 address, as "192.0.2.1", or the network of its IPv6 address, as
-// "2001:db8:1:2::/64". It is empty if the client has no address, as with a Unix socket. It allocates nothing for IPv4,
-// except to let go of a field of more than 64 bytes or if it is written as IPv6, and one string for IPv6.
+// Key returns a key for the client that sent r: its IPv4 address, as "192.0.2.1", or the network of its IPv6 address,
+// as "2001:db8:1:2::/64". It is empty if the client has no address, as with a Unix socket. It allocates one string for
+// IPv6. For IPv4 it allocates only if the address is written as IPv6, or to release a field of more than 64 bytes.
 func (c *ClientIP) Key(r *http.Request) string {
 	h := c.find(r)
 	switch {
@@ -145,7 +146,7 @@ type hop struct {
 	text string     // an IPv4 address, if it was found as one
 }
 
-// longLine is the length from which a key does not hold on to the line that it is a part of.
+// longLine is the line length from which a key is copied, so that it does not keep the whole line in memory.
 const longLine = 64
 
 // within returns h, found in line.

@@ -14,8 +14,8 @@ import (
 // eventStream is the media type of server-sent events.
 const eventStream = "text/event-stream"
 
-// errTooManyLongLived refuses a long-lived request for which there is no room, and errTooManyOfKey one whose key has used
-// up its part of the room.
+// errTooManyLongLived refuses a long-lived request for which there is no room. errTooManyOfKey refuses one whose key
+// has used up its share.
 var (
 	errTooManyLongLived = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived"}
 	errTooManyOfKey     = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived of one key", OverQuota: true}
@@ -35,7 +35,7 @@ func newLongLived(limit, perKey int) *longLived {
 	return &longLived{limit: int64(limit), perKey: int64(perKey), seed: maphash.MakeSeed(), keys: map[uint64]int64{}}
 }
 
-// refuses returns why another long-lived request of key would find no room, or nil.
+// refuses returns the reason why there is no room for another long-lived request of key, or nil.
 func (l *longLived) refuses(key string) *spillway.Rejection {
 	if l.open.Load() >= l.limit {
 		return errTooManyLongLived
@@ -85,7 +85,7 @@ func (l *longLived) leave(key string) {
 	}
 }
 
-// claimsLongLife reports whether r is long-lived by the word of Options.LongLived, or else by the word of its client.
+// claimsLongLife reports whether r is long-lived according to Options.LongLived or, if that is nil, to its client.
 func (m *Middleware) claimsLongLife(r *http.Request) bool {
 	if m.o.LongLived != nil {
 		return m.o.LongLived(r)

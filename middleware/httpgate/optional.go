@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// The optional interfaces of a ResponseWriter, as bits of the index of a variant. Deadlines and full duplex are not among
-// them: nobody but http.ResponseController asks for those, and it follows Unwrap.
+// The optional interfaces of a ResponseWriter, as bits of the index of a variant. Deadlines and full duplex are not
+// among them: only http.ResponseController uses those, and it follows Unwrap.
 const (
 	hasFlush = 1 << iota
 	hasFlushError

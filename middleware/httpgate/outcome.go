@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// outcome returns how the request went whose handler has returned after elapsed, for worked of which its client did not keep
-// it waiting.
+// outcome returns the outcome of a request whose handler has returned after elapsed. worked is elapsed without waits
+// for the client.
 func (x *exchange) outcome(elapsed, worked time.Duration) spillway.Outcome {
 	r := x.r
 	status := meantStatus(x.inner, r, x.status)
@@ -34,7 +34,8 @@ func (x *exchange) hurried(elapsed, worked time.Duration) bool {
 	return !x.m.chance.Fair(x.kind(), given-(elapsed-worked))
 }
 
-// given returns how much time the request had, by its context and by the word of its client, and whether it was limited.
+// given returns how much time the request had, by its context and the timeout that its client sent, and whether it was
+// limited.
 func (x *exchange) given() (given time.Duration, ok bool) {
 	by, ok := x.r.Context().Deadline()
 	if ok {
@@ -46,7 +47,7 @@ func (x *exchange) given() (given time.Duration, ok bool) {
 	return given, ok
 }
 
-// clientTimeout returns how long the client of r waits by its own word, or 0.
+// clientTimeout returns the timeout that the client of r sent, or 0.
 func (m *Middleware) clientTimeout(r *http.Request) time.Duration {
 	if m.late != nil && m.late.Timeout != nil {
 		return min(m.late.Timeout(r), maxTimeout)
@@ -60,23 +61,23 @@ func (m *Middleware) clientTimeout(r *http.Request) time.Duration {
 	return 0
 }
 
-// kind returns a name for the requests that take about as long as this one: the route if there is one, the method of gRPC, or
-// the pattern by which a ServeMux further in has found the handler.
+// kind returns a name for requests that take about as long as this one: the route if there is one, the method of gRPC,
+// or the pattern by which an inner ServeMux has found the handler.
 func (x *exchange) kind() string {
 	switch {
 	case x.route != "":
 		return x.route
 	case x.r.Method == http.MethodConnect: // a ServeMux makes a pattern of its target
 		return ""
-	case isGRPC(x.r) && saysGRPC(x.inner.Header()): // by the word of the handler too, since the path is the client's
+	case isGRPC(x.r) && saysGRPC(x.inner.Header()): // only if the handler says so too, because the client chooses the path
 		return x.r.URL.Path
 	}
 	return x.r.Pattern
 }
 
-// learn learns how long the request took, whose handler has returned after elapsed.
+// learn records the latency of a request whose handler has returned after elapsed.
 func (x *exchange) learn(o spillway.Outcome, elapsed, worked time.Duration) {
-	if o == spillway.Success && x.status < 300 { // a redirect says little about what it leads to
+	if o == spillway.Success && x.status < 300 { // the latency of a redirect says little about its target
 		x.m.chance.Observe(x.kind(), worked)
 	}
 	if x.route != "" {
@@ -84,7 +85,7 @@ func (x *exchange) learn(o spillway.Outcome, elapsed, worked time.Duration) {
 	}
 }
 
-// unwound returns how a request went whose handler panicked or exited its goroutine.
+// unwound returns the outcome of a request whose handler panicked or exited its goroutine.
 func (x *exchange) unwound() spillway.Outcome {
 	if x.refused || x.faulty() || x.cutOff() || errors.Is(x.r.Context().Err(), context.Canceled) {
 		return spillway.Ignored
@@ -107,8 +108,8 @@ func saysGRPC(h http.Header) bool {
 	return len(mediaType) > 0 && strings.HasPrefix(mediaType[0], "application/grpc")
 }
 
-// offersH2C reports whether r begins HTTP/2 in clear text, with which all that follows on the connection passes by a gate
-// that stands outside of h2c.NewHandler.
+// offersH2C reports whether r begins HTTP/2 in clear text. After that, all requests on the connection would bypass a
+// gate outside h2c.NewHandler.
 func offersH2C(r *http.Request) bool {
 	return isH2CPreface(r) || len(r.Header["Upgrade"]) > 0 && strings.EqualFold(r.Header["Upgrade"][0], "h2c")
 }

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// An outgoing is the request that the base RoundTripper gets in place of one that has a body: a copy, whose bodies tell
-// when the caller's own body fails, ends early or late, or keeps the server waiting.
+// An outgoing is the copy that the base RoundTripper gets of a request with a body. Its bodies report when the caller's
+// own body fails, has the wrong length, or keeps the server waiting.
 type outgoing struct {
 	http.Request
-	body  sentBody // as RoundTrip got it; GetBody makes others
+	body  sentBody // the body given to RoundTrip; GetBody makes further ones
 	fault atomic.Bool
-	waits atomic.Int64 // for how long bodies kept the server waiting, in nanoseconds
-	since atomic.Int64 // when the Read that is running began, in nanoseconds since start, or 0
+	waits atomic.Int64 // how long bodies kept the server waiting, in nanoseconds
+	since atomic.Int64 // when the running Read began, in nanoseconds since start, or 0
 	asked atomic.Int64 // when the wait for a 100 that has not come began, in nanoseconds since start, or 0
 	start time.Time
 }
 
-// outgoing returns what is sent in place of r, or nil if r has no body that can fail or stall.
+// outgoing returns the request to send in place of r, or nil if r has no body that can fail or stall.
 func newOutgoing(r *http.Request, start time.Time) *outgoing {
 	if !hasBody(r) {
 		return nil
@@ -53,13 +53,13 @@ func newOutgoing(r *http.Request, start time.Time) *outgoing {
 	return out
 }
 
-// expectsContinue reports whether the body of r waits for a 100: the RoundTripper sends it after a while without one, since
-// many servers know no 100.
+// expectsContinue reports whether the body of r waits for a 100: after a while the RoundTripper sends the body anyway,
+// because many servers do not send a 100.
 func expectsContinue(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Expect"], func(v string) bool { return strings.Contains(strings.ToLower(v), "100-continue") })
 }
 
-// trace returns what notices the wait for a 100. A wait in vain is that of the request, not of the server.
+// trace returns a trace that notices the wait for a 100. If no 100 comes, the wait does not count as server time.
 func (o *outgoing) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		Wait100Continue: func() { o.asked.Store(max(int64(time.Since(o.start)), 1)) },
@@ -81,7 +81,7 @@ func (b *sentBody) Read(p []byte) (int, error) {
 	if asked := o.asked.Swap(0); asked > 0 {
 		o.waits.Add(int64(began) - asked)
 	}
-	o.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
+	o.since.Store(max(int64(began), 1)) // 0 means no Read, and a coarse clock may not advance
 	n, err := b.ReadCloser.Read(p)
 	o.since.Store(0)
 	o.waits.Add(int64(time.Since(o.start) - began))
@@ -102,13 +102,13 @@ func (b *sentBody) Close() error {
 	return b.ReadCloser.Close() //nolint:wrapcheck // as above
 }
 
-// faulty reports whether a body failed, or had another length than announced: then an answer of 500 is no surprise either.
+// faulty reports whether a body failed or had the wrong length. Then even a 500 is not the server's fault.
 func (o *outgoing) faulty() bool { return o != nil && o.fault.Load() }
 
 // stalled reports whether the server is still waiting for a body.
 func (o *outgoing) stalled() bool { return o != nil && o.since.Load() > 0 }
 
-// waited returns for how long the bodies have kept the server waiting, elapsed after the start.
+// waited returns how long the bodies have kept the server waiting, elapsed after the start.
 func (o *outgoing) waited(elapsed time.Duration) time.Duration {
 	if o == nil {
 		return 0
@@ -120,8 +120,8 @@ func (o *outgoing) waited(elapsed time.Duration) time.Duration {
 	return waited
 }
 
-// inMemory reports whether body is one of the readers in memory that http.NewRequest knows, with as many bytes as
-// announced: net/http sends those in one go with the header, and they neither fail nor stall.
+// inMemory reports whether body is one of the readers in memory that http.NewRequest knows, with the announced number
+// of bytes. net/http sends those together with the header, and they cannot fail or stall.
 func inMemory(body io.ReadCloser, announced int64) bool {
 	t := reflect.TypeOf(body)
 	if t != nopCloser && t != nopCloserWriterTo {
@@ -138,21 +138,21 @@ func inMemory(body io.ReadCloser, announced int64) bool {
 	return false
 }
 
-// The two types of which io.NopCloser returns one. They are never changed.
+// The two types that io.NopCloser may return. They are never changed.
 var (
 	nopCloser         = reflect.TypeOf(io.NopCloser(struct{ io.Reader }{})) //nolint:gochecknoglobals // a constant
 	nopCloserWriterTo = reflect.TypeOf(io.NopCloser((*bytes.Reader)(nil)))  //nolint:gochecknoglobals // a constant
 )
 
-// unsendable reports whether the error err of r is about r itself, which is not valid: nobody was asked, or nobody could
-// have answered.
+// unsendable reports whether err says that r itself is not valid, so that no server was asked or could have answered.
 func unsendable(r *http.Request, err error) bool {
 	return r.Header == nil || r.Method != "" && !validToken(r.Method) || !validHeader(r.Header) || !validHeader(r.Trailer) || frames(r.Trailer) ||
 		r.ContentLength > 0 && !hasBody(r) || hasControl(r.URL.RequestURI()) || ownErrors(err)
 }
 
-// ownErrors reports whether net/http says by err that a request is not valid. It has no other way to tell of what depends on
-// the connection: HTTP/2 sends no Upgrade, for example, and no larger header than the server has announced to accept.
+// ownErrors reports whether err is an error of net/http about an invalid request. The caller cannot check this before,
+// because it depends on the connection: for example, HTTP/2 sends no Upgrade, and no header larger than the server
+// accepts.
 func ownErrors(err error) bool {
 	text := err.Error()
 	for _, own := range []string{
@@ -178,7 +178,7 @@ func validHeader(h http.Header) bool {
 	return true
 }
 
-// frames reports whether a trailer says how to read what is in front of it. HTTP does not allow that.
+// frames reports whether a trailer field affects how the message before it is read. HTTP does not allow that.
 func frames(trailer http.Header) bool {
 	for name := range trailer {
 		switch http.CanonicalHeaderKey(name) {

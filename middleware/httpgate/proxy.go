@@ -14,12 +14,12 @@ import (
 //	proxy.Transport = httpgate.Transport(gate, nil, nil)
 //	proxy.ErrorHandler = httpgate.ProxyError(nil)
 //
-// A call that the gate refused is answered as [WriteRefusal] does, with a Retry-After, and a [Middleware] around the proxy
-// books it as Ignored. Without it, a refusal would become a 502, which outer breakers take for a failure. Other errors go to
-// next. A Middleware around the proxy books them as Ignored too if the request could not be sent as it was, for example
-// because of an invalid trailer, or because it upgrades a connection to a server of HTTP/2. If next is nil, such a request
-// is answered with 400, one that was larger than an [http.MaxBytesReader] allows with 413, one whose deadline has passed
-// with 504, any other with 502, and nothing is logged.
+// A call that the gate refused is answered as [WriteRefusal] does, with a Retry-After, and a [Middleware] around the
+// proxy counts it as Ignored. Without ProxyError, a refusal would become a 502, which outer breakers count as a
+// failure. Other errors go to next. A Middleware around the proxy counts them as Ignored too if the request could not
+// be sent unchanged, for example because of an invalid trailer, or because it upgrades a connection to a server of
+// HTTP/2. If next is nil, such a request is answered with 400. A request larger than an [http.MaxBytesReader] allows is
+// answered with 413, one whose deadline has passed with 504, and any other with 502. Nothing is logged.
 func ProxyError(next func(w http.ResponseWriter, r *http.Request, err error)) func(http.ResponseWriter, *http.Request, error) {
 	if next == nil {
 		next = answerError

@@ -13,25 +13,25 @@ import (
 // maxLimits is the number of limits in one answer: as many as a Gate has policies.
 const maxLimits = 8
 
-// A Quoter is a limit that knows what it has left for a client. The rates and windows of package limiter are Quoters, alone
-// or per key.
+// A Quoter is a limit that can report the tokens left for a client. The rates and windows of package limiter are
+// Quoters, alone or per key.
 type Quoter interface {
-	// Quota returns what is left at now for the client that sent r. It may be called concurrently, and has to be as cheap as
-	// asking a policy.
+	// Quota returns the tokens left at now for the client that sent r. It may be called concurrently, and must be as
+	// cheap as Admit of a policy.
 	Quota(now time.Time, r spillway.Request) spillway.Quota
 }
 
-// A RateLimit writes what limits have left for a client into the header of its answer, served or refused, so that a client
-// that reads it need never be refused. It is opt-in: [Options.RateLimit]. A caller of [spillway.Gate.Enter] without a
-// [Middleware] calls Set itself.
+// A RateLimit writes the tokens left for a client into the header of every answer, so that a client that reads it can
+// avoid refusals. It is opt-in: [Options.RateLimit]. A caller of [spillway.Gate.Enter] without a [Middleware] calls Set
+// itself.
 //
-// It reports limits that are promised to the client, such as those of package limiter. The limit of an adaptive policy changes
-// every second, and is no share of a client.
+// It reports limits that are promised to the client, such as those of package limiter. Do not use it for an adaptive
+// policy: its limit changes every second, and is not the share of one client.
 //
 // A RateLimit must not be changed or copied once it is in use. Set may be called concurrently.
 type RateLimit struct {
-	// Limits are the limits to tell of, 1 to 8. Each is asked about the Request that the gate was asked about, so it should
-	// be a policy of that gate. Their names should differ, since clients tell them apart by name.
+	// Limits are the limits to report, 1 to 8. Each gets the same Request as the gate, so it should be a policy of that
+	// gate. Their names should differ, because clients distinguish them by name.
 	Limits []Quoter
 	// Fields are the header fields to write. If Fields is 0, it is DraftFields.
 	Fields RateLimitFields
@@ -49,9 +49,9 @@ const (
 	//	RateLimit-Policy: "second";q=10;w=1, "day";q=5000;w=86400
 	//	RateLimit: "second";r=9;t=1, "day";r=4711;t=3600
 	//
-	// The limit gives q requests, or what they cost, in w seconds. Of that r remain, and there will be more in t seconds.
-	// Both are whole seconds, rounded up; q is what comes in that time. A limit without a window has no w, and one that
-	// never gives more no t.
+	// The limit gives q requests, or units of cost, in w seconds. r of them remain, and there will be more in t
+	// seconds. Both times are whole seconds, rounded up, and q is the amount for the rounded window. A limit without a
+	// window has no w, and a limit that never gives more has no t.
 	DraftFields RateLimitFields = 1 << iota
 	// XFields are X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the q, r and t of the one limit that has
 	// the least remaining. No document defines them: with some services Reset is a date, here it is a number of seconds
@@ -75,17 +75,16 @@ func (l *RateLimit) validate() error {
 	return nil
 }
 
-// Set writes the fields into h, the header of the answer to r, with what remains at now. The error is what the gate said
-// of r: nil if it was admitted. Set returns it; but if the client would meet an exhausted limit for longer than the
-// RetryAfter of the rejection, it returns a copy with a greater one.
+// Set writes the fields into h, the header of the answer to r, with what remains at now. The error is the gate's
+// decision about r: nil if it was admitted. Set returns the error. But if a limit stays exhausted for longer than the
+// RetryAfter of the rejection, Set returns a copy with a greater RetryAfter.
 //
-// So a Retry-After made of it is never earlier than the t of any limit: a limit that has enough left for r, and gives more
-// only later than that, has no t. If r ended without a rejection, since its client is gone, Set does nothing. Fields that
-// are there already, of a gate further out, are kept: draft fields are added to, X fields give way to those with less
-// remaining.
+// So a Retry-After built from the result is never earlier than the t of any limit. To ensure this, Set omits a later t
+// of a limit that has enough left for r. If r ended without a rejection, because its client is gone, Set does nothing.
+// Set keeps fields of an outer gate: it adds to draft fields, and replaces X fields only if less remains.
 //
-// Set allocates the text and its place in h, and formats what changes only. If r was refused and it is what the last such
-// answer said, it does neither.
+// Set allocates the text and its place in h, and formats only changed values. If r was refused and the text is the same
+// as in the last refusal, it does neither.
 func (l *RateLimit) Set(h http.Header, now time.Time, r spillway.Request, err error) error {
 	var rej *spillway.Rejection
 	if err != nil {
@@ -109,7 +108,8 @@ func (l *RateLimit) Set(h http.Header, now time.Time, r spillway.Request, err er
 	return err
 }
 
-// tellRefused writes the fields into the answer to a request that the gate refused with err, and returns what to say of it.
+// tellRefused writes the fields into the answer to a request that the gate refused with err, and returns the error to
+// report.
 func (m *Middleware) tellRefused(w http.ResponseWriter, r spillway.Request, err error) error {
 	if m.o.RateLimit == nil {
 		return err
@@ -117,8 +117,8 @@ func (m *Middleware) tellRefused(w http.ResponseWriter, r spillway.Request, err 
 	return m.o.RateLimit.Set(w.Header(), time.Now(), r, err)
 }
 
-// tellAdmitted writes the fields into the answer to a request that the gate admitted. The permit survives a Quoter of the
-// user's that panics.
+// tellAdmitted writes the fields into the answer to a request that the gate admitted. The permit is not lost if a
+// user's Quoter panics.
 func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, permit *spillway.Permit) {
 	if m.o.RateLimit == nil {
 		return
@@ -135,7 +135,7 @@ func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, per
 	told = true
 }
 
-// read appends the figures of the limits that have something to tell.
+// read appends the figures of the limits that have something to report.
 func (l *RateLimit) read(figs []figures, now time.Time, r spillway.Request) []figures {
 	for _, q := range l.Limits[:min(len(l.Limits), maxLimits)] {
 		if left := q.Quota(now, r); left.Name != "" {
@@ -145,8 +145,8 @@ func (l *RateLimit) read(figs []figures, now time.Time, r spillway.Request) []fi
 	return figs
 }
 
-// holdBack returns how long a refused client should wait: as long as the rejection says, or until no limit is exhausted for a request of
-// that cost. It hides each t that is later, since clients may take any t for a time to wait.
+// holdBack returns how long a refused client should wait: as long as the rejection says, or until no limit is exhausted
+// for a request of that cost. It hides each later t, because clients may use any t as a time to wait.
 func holdBack(figs []figures, cost int64, told time.Duration) time.Duration {
 	for i := range figs {
 		if f := &figs[i]; f.remaining < cost && f.t >= 0 {

@@ -24,12 +24,12 @@ const (
 	maxInteger = 999_999_999_999_999 // the greatest integer of a structured field
 )
 
-// figures are what the fields tell of one limit.
+// figures are the values of the fields for one limit.
 type figures struct {
 	name      string
-	q, w      int64 // what it gives in so many seconds; w is 0 if it has no window
+	q, w      int64 // q is the amount per w seconds; w is 0 if the limit has no window
 	remaining int64
-	t         int64         // seconds until there is more, or -1 if that is not told
+	t         int64         // seconds until there is more, or -1 if that is not reported
 	reset     time.Duration // what t was made of
 }
 
@@ -54,8 +54,8 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// scaled returns what comes in w seconds if q come in each window, rounded down. A window in whole ns may be longer than the
-// true one by less than 1 ns; if that makes the difference, it is rounded up.
+// scaled returns the amount for w seconds if each window gives q, rounded down. A window in whole ns may be longer than
+// the true one by less than 1 ns; if that makes the difference, it is rounded up.
 func scaled(q, w int64, window time.Duration) int64 {
 	hi, lo := bits.Mul64(uint64(q), uint64(w)*uint64(time.Second))
 	if hi >= uint64(window) {
@@ -68,7 +68,8 @@ func scaled(q, w int64, window time.Duration) int64 {
 	return int64(min(n, maxInteger))
 }
 
-// policySlots is how many sets of policies are kept in text: more than one if a Quoter has other limits for other clients.
+// policySlots is the number of cached policy texts. More than one is needed if a Quoter has different limits for
+// different clients.
 const policySlots = 16
 
 // policies are the parts of the fields that seldom change.
@@ -127,8 +128,8 @@ func newPolicies(figs []figures) *policies {
 	return p
 }
 
-// appendString appends s as a string of structured fields. What such a string cannot hold, which could break the header
-// too, becomes a question mark.
+// appendString appends s as a string of structured fields. Characters that such a string cannot hold, which could also
+// break the header, become question marks.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, c := range []byte(s) {
@@ -165,7 +166,7 @@ func (l *RateLimit) write(h http.Header, figs []figures, refused bool) {
 	}
 }
 
-// kept is what was written of some figures.
+// kept is the cached text for some figures.
 type kept struct {
 	figs   []figures
 	values []string
@@ -210,7 +211,8 @@ func (p *policies) render(figs []figures, least int) []string {
 	return []string{text, text[r[0]:r[1]], text[t[0]:t[1]]}
 }
 
-// leastRemaining returns the index of the limit that has the least remaining, and among equals takes longest to have more.
+// leastRemaining returns the index of the limit that has the least remaining, and among equals the one that takes
+// longest to have more.
 func leastRemaining(figs []figures) (least int) {
 	for i := 1; i < len(figs); i++ {
 		f, g := &figs[i], &figs[least]
@@ -230,7 +232,7 @@ func add(h http.Header, field string, value []string) {
 	h[field] = value
 }
 
-// setX sets the X fields unless those of a gate further out tell of less.
+// setX sets the X fields, unless an outer gate has already set them with less remaining.
 func setX(h http.Header, n int64, limit, remaining, reset []string) {
 	if before := h[fieldXRemaining]; len(before) > 0 {
 		if less, err := strconv.ParseInt(before[0], 10, 64); err == nil && less <= n {

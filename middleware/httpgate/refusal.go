@@ -11,8 +11,8 @@ import (
 // ProblemType is the media type of the document that [WriteRefusal] writes and [Problem] returns.
 const ProblemType = "application/problem+json"
 
-// The problem documents, after RFC 9457, with the types of the RateLimit header fields draft of the IETF. They tell
-// nothing of the policies inside.
+// The problem documents, after RFC 9457, with the types of the RateLimit header fields draft of the IETF. They reveal
+// nothing about the policies inside.
 const (
 	problemCapacity = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}` + "\n"
@@ -20,13 +20,13 @@ const (
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429}` + "\n"
 )
 
-// statusClientClosedRequest is what a call means that gRPC ended as cancelled.
+// statusClientClosedRequest is the status of a call that gRPC ended as cancelled.
 const statusClientClosedRequest = 499
 
 // closeAbove is the size of an unread body, in bytes, from which net/http closes the connection rather than read it.
 const closeAbove = 256 << 10
 
-// Header values shared by all refusals. Their capacity is their length, so that an Add by somebody else copies them.
+// Header values shared by all refusals. Their capacity is their length, so that a later Add by other code copies them.
 var (
 	headerProblemType = []string{ProblemType}
 	headerNoStore     = []string{"no-store"}
@@ -36,7 +36,7 @@ var (
 // errUnknown stands for a refusal that is neither a *Rejection nor the end of a context.
 var errUnknown = &spillway.Rejection{Policy: "unknown", Reason: "unknown"}
 
-// refuse answers a request that the gate, or the limit of long-lived requests, turned away with err. A request whose
+// refuse answers a request that the gate, or the limit of long-lived requests, refused with err. A request whose
 // context has ended gets the default answer: its client may be gone, or the service may be going down.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	rej := spillway.RejectionOf(err)
@@ -52,26 +52,27 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	m.o.Refuse(w, r, rej)
 }
 
-// WriteRefusal answers r, whose permit was refused with err, and does not hand its body to anybody.
+// WriteRefusal answers r, whose permit was refused with err, and does not read its body.
 //
-// The answer to a [spillway.Rejection] is 429 if it is OverQuota and 503 otherwise, with a Retry-After in whole seconds:
-// its RetryAfter rounded up, and up to a quarter more (2 s at least, 6 hours at most), so that clients do not come back
-// together. It must not be cached, and its body is a problem document (RFC 9457), except for a HEAD. Any other err is
-// answered as a Rejection that says nothing more, also the end of the context of r: net/http ends it when the client is
-// gone, but a service that goes down may end it too, and then the client should know to go elsewhere.
+// The answer to a [spillway.Rejection] is 429 if it is OverQuota and 503 otherwise, with a Retry-After in whole
+// seconds: its RetryAfter rounded up, and up to a quarter more (2 s at least, 6 hours at most), so that clients do not
+// come back together. It must not be cached, and its body is a problem document (RFC 9457), except for a HEAD. Any
+// other err is answered like a Rejection without details, including the end of the context of r. net/http ends the
+// context when the client is gone, but a service that shuts down may end it too, and then the client should learn to go
+// elsewhere.
 //
-// On HTTP/1, net/http reads what it got no answer for before it answers. So the connection is closed if the request has a
-// body that is longer than 256 KiB or of unknown length; a shorter one has 100 ms to arrive, or the connection is closed
+// On HTTP/1, net/http reads the rest of the body before it answers. So WriteRefusal closes the connection if the body
+// is longer than 256 KiB or of unknown length. A shorter body has 100 ms to arrive; otherwise the connection is closed
 // too.
 //
-// A call of gRPC is answered with the status RESOURCE_EXHAUSTED and a grpc-retry-pushback-ms instead, since its client would
-// repeat what is answered with 503 at once.
+// A call of gRPC is answered with the status RESOURCE_EXHAUSTED and a grpc-retry-pushback-ms instead, because its
+// client would retry a 503 at once.
 //
-// A [Middleware] further out books the request as [spillway.Ignored]: it was refused, and nobody failed. That needs a w
-// that unwraps to the writer of that Middleware, as for [http.ResponseController].
+// An outer [Middleware] counts the request as [spillway.Ignored], because nothing failed. This requires that w unwraps
+// to the writer of that Middleware, as for [http.ResponseController].
 //
-// WriteRefusal formats nothing, waits of more than a day apart, and allocates only what net/http does. It serves
-// frameworks whose handlers have a ResponseWriter of their own, and handlers whose own call was refused by a [Transport].
+// WriteRefusal formats nothing, except for waits of more than a day, and allocates nothing beyond net/http. Use it in
+// frameworks whose handlers have their own ResponseWriter, and in handlers whose own call was refused by a [Transport].
 func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	rej := spillway.RejectionOf(err)
 	if rej == nil {
@@ -91,7 +92,7 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	h["Retry-After"] = retryAfterHeader(rej.RetryAfter)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, body) // a client that does not want its refusal is no error
+		_, _ = io.WriteString(w, body) // a client that does not read its refusal is not an error
 	}
 }
 
@@ -101,8 +102,8 @@ var (
 	headerOverloaded        = []string{"overloaded"}
 )
 
-// refuseGRPC answers a call of gRPC with the status RESOURCE_EXHAUSTED, as package grpcgate does. Of a 503 its client would
-// make UNAVAILABLE, which it may repeat at once.
+// refuseGRPC answers a call of gRPC with the status RESOURCE_EXHAUSTED, like package grpcgate. Its client would turn a
+// 503 into UNAVAILABLE, and may retry that at once.
 func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
 	h := w.Header()
 	delete(h, "Content-Length")
@@ -113,8 +114,9 @@ func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection)
 	w.WriteHeader(http.StatusOK)
 }
 
-// Problem returns what [WriteRefusal] answers to err, the status and the body, and calls set for each header: Content-Type,
-// Cache-Control and Retry-After. It serves frameworks without a ResponseWriter, and answers in a form of their own.
+// Problem returns the status and the body that [WriteRefusal] would send for err, and calls set for each header:
+// Content-Type, Cache-Control and Retry-After. Use it in frameworks without a ResponseWriter, and for answers in your
+// own form.
 func Problem(err error, set func(name, value string)) (status int, body string) {
 	rej := spillway.RejectionOf(err)
 	if rej == nil {
@@ -136,9 +138,9 @@ func problem(rej *spillway.Rejection) (status int, body string) {
 // refusalPatience is how long the body of a refused request may take to arrive on HTTP/1, if the connection is to be kept.
 const refusalPatience = 100 * time.Millisecond
 
-// closeUnread sees to it that net/http answers r soon, although it has an unread body: on HTTP/1, it would wait for up to
-// 256 KiB of it first. A body that is too long to be read for the sake of the connection closes it; for a shorter one there
-// is a deadline. net/http lifts the deadline before it reads the next request.
+// closeUnread makes net/http answer r soon although r has an unread body. On HTTP/1, net/http would first wait for up
+// to 256 KiB of it. A body too long for that closes the connection; a shorter one gets a deadline. net/http lifts the
+// deadline before it reads the next request.
 func closeUnread(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 {
 		return

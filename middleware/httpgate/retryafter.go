@@ -9,14 +9,14 @@ import (
 
 // The values of Retry-After that refusals are answered with, in seconds: each up to a minute, every 5 s up to ten
 // minutes, every 30 s up to an hour, every 5 minutes up to a day: close enough together that a quarter of each spans
-// several. They are prepared, so that a refusal formats nothing, and never modified. Only quotas make anyone wait longer.
+// several. They are prepared, so that a refusal formats nothing, and never modified. Only quotas have longer waits.
 var (
 	retryAfterSeconds = retryAfterSteps()            //nolint:gochecknoglobals // a table: made once, never changed
 	retryAfterValues  = formatAll(retryAfterSeconds) //nolint:gochecknoglobals // as above
 )
 
 const (
-	maxRetryAfter  = 24 * 60 * 60 // seconds: up to here values are prepared, and the wish of a server is believed
+	maxRetryAfter  = 24 * 60 * 60 // seconds: up to here values are prepared, and a server's Retry-After is accepted
 	longRetryAfter = 1 << 30      // seconds: 34 years
 )
 

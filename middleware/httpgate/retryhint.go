@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// RetryAfter returns for how long from now the server asked to be left alone by the Retry-After of h, in seconds or as a
-// date. A date is measured against the Date of h if there is one, so that the clocks need not agree. What is not valid or
-// lies in the past is 0, what is longer than a day is a day.
+// RetryAfter returns the delay, from now, that the Retry-After of h asks for, in seconds or as a date. A date is
+// measured against the Date of h if there is one, so that the clocks need not agree. Invalid values and past dates give
+// 0, and delays of more than a day give a day.
 //
-// [Transport] hands the wish of a response with outcome Dropped to the policies of its gate, as Result.RetryAfter, so that
-// a breaker waits for as long as the server asked.
+// For a response with outcome Dropped, [Transport] passes this delay to the policies of its gate as Result.RetryAfter,
+// so that a breaker waits as long as the server asked.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	if value == "" {

@@ -31,7 +31,7 @@ func (x *exchange) fills(n int) bool {
 // now returns the time since the request arrived, at half the price of time.Now.
 func (x *exchange) now() time.Duration { return time.Since(x.permit.Arrived()) }
 
-// waited takes the time since began off the latency.
+// waited subtracts the time since began from the latency.
 func (x *exchange) waited(began time.Duration) { x.blocked.Add(int64(x.now() - began)) }
 
 func (x *exchange) write(b []byte) (int, error) {
@@ -98,7 +98,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a Reader adds nothing to an error
 }
 
-// writesItself reports whether src has a way of its own to be copied, of which wrapping would deprive it.
+// writesItself reports whether src has its own way to be copied, which wrapping would hide.
 func writesItself(src io.Reader) bool {
 	_, ok := src.(io.WriterTo)
 	return ok

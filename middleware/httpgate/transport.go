@@ -21,17 +21,17 @@ func Transport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions)
 
 // A RoundTripper gates the requests of a client. It is made by [NewTransport], and safe for concurrent use.
 //
-// Each attempt is a request of its own: what the client redirects or retries passes the gate again. A request that the
-// gate refuses is not sent; its body is closed, and the error is the *[spillway.Rejection], which the client of net/http
-// wraps together with the URL.
+// Each attempt is a separate request: redirects and retries of the client pass the gate again. A request that the gate
+// refuses is not sent; its body is closed, and the error is the *[spillway.Rejection], which the net/http client wraps
+// together with the URL.
 //
-// A call is in flight until its response is read to the end, closed or broken off, or its context ends. Its latency is the
-// time that the server took: the caller's own time, when its body stalled or before it read on, is not part of it. A call
-// says nothing about the server if the request was not valid, if its body could not be read or had another length than
-// announced, or if it broke off after the caller had kept the server waiting for a second.
+// A call is in flight until its response is read to the end, closed or broken off, or its context ends. Its latency is
+// the time that the server took: the caller's own time, when its body stalled or before it read on, is not part of it.
+// A call is Ignored if the request was not valid, if its body could not be read or had the wrong length, or if it broke
+// off after the caller had kept the server waiting for a second.
 //
-// A call ends with the header if there is nothing to wait for (a response without a body), if there is no telling how long (a
-// text/event-stream), and if the body can be written to, as after a 101: that one is passed on as it is.
+// A call ends with the header in three cases: if the response has no body, if it is a text/event-stream, whose end is
+// unknown, and if the body can be written to, as after a 101. Such a body is passed on unchanged.
 type RoundTripper struct {
 	gate   *spillway.Gate
 	base   http.RoundTripper
@@ -40,8 +40,8 @@ type RoundTripper struct {
 	leaked atomic.Int64
 }
 
-// NewTransport returns a RoundTripper in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it has
-// the defaults. The error names what is invalid: a nil gate, or a field of o and its value.
+// NewTransport returns a RoundTripper in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it
+// has the defaults. The error names the invalid argument: a nil gate, or a field of o and its value.
 func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) (*RoundTripper, error) {
 	if gate == nil {
 		return nil, errors.New("httpgate: gate: must be a Gate, got nil")
@@ -60,36 +60,35 @@ func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptio
 	return &RoundTripper{gate: gate, base: base, o: opts, chance: chance}, nil
 }
 
-// TransportOptions says how a [RoundTripper] sees requests and their answers. The zero TransportOptions consists entirely
-// of defaults. Its functions are called from many goroutines at once, and must not modify what they are given.
+// TransportOptions configure a [RoundTripper]. The zero TransportOptions consists entirely of defaults. Its functions
+// may be called concurrently, and must not modify their arguments.
 type TransportOptions struct {
-	// Request tells the policies about a request. If Request is nil, the key is [HostKey], and the rest is zero.
+	// Request describes a request to the policies. If Request is nil, the key is [HostKey], and the rest is zero.
 	Request func(r *http.Request) spillway.Request
 
-	// Outcome says how a call went. It is asked once when there is a response (err is nil) or an error (res is nil). If
-	// that was a Success, it is asked once more if the body breaks off, with both. If a response was Dropped, its
-	// [RetryAfter] goes to the policies with the outcome.
-	// If Outcome is nil, it is [DefaultTransportOutcome].
+	// Outcome returns the outcome of a call. It is called once when there is a response (err is nil) or an error (res
+	// is nil). After a Success it is called again if the body breaks off, with both arguments set. If a response was
+	// Dropped, its [RetryAfter] goes to the policies with the outcome. If Outcome is nil, it is
+	// [DefaultTransportOutcome].
 	Outcome func(r *http.Request, res *http.Response, err error) spillway.Outcome
 
-	// MinBudget is the least time that a call must have had for a missed deadline to count against the server. A call that
-	// had less is Ignored, so that a caller in a hurry cannot trip a breaker for all. Once 10 calls of a route have
-	// been answered with 2xx, the latency that 99 of 100 of them stay under takes the place of MinBudget. The time that the
-	// caller used up itself, by a request body that stalled or a response that it did not read, does not count.
-	// If MinBudget is 0, it is 100 ms.
+	// MinBudget is the shortest time budget for which a missed deadline counts against the server. A call that had less
+	// time is Ignored, so that very short deadlines cannot trip a breaker for all callers. Once 10 calls of a route
+	// have been answered with 2xx, their 99th percentile replaces MinBudget. The caller's own time does not count, such
+	// as a stalled request body or an unread response. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
-	// Route returns a name for the calls that take about as long as r, from a set of the service's own, or "" for those of
-	// which nothing is known. Their latency, which takes the place of MinBudget, is learned per Route.
-	// If Route is nil, it is the key of the request.
+	// Route returns a name for calls that take about as long as r, or "" if nothing is known about r. The names must
+	// come from a fixed set of the service. The latency that replaces MinBudget is learned per Route. If Route is nil,
+	// it is the key of the request.
 	Route func(r *http.Request) string
 
-	// AtHeader ends every call when the header of its response is there. What happens to the body then counts no more,
-	// neither as time nor as an outcome.
+	// AtHeader ends every call when the header of its response arrives. Then the time and the errors of the body do not
+	// count.
 	AtHeader bool
 
-	// Budget hears of the outcome of every call, so that it can be asked whether a retry is affordable.
-	// If Budget is nil, nobody hears of it.
+	// Budget records the outcome of every call, and then tells whether a retry is affordable. If Budget is nil, nothing
+	// is recorded.
 	Budget *RetryBudget
 }
 
@@ -115,10 +114,10 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 	return out, nil
 }
 
-// TransportStats is a snapshot of what a [RoundTripper] knows beyond what its [spillway.Gate] counts.
+// TransportStats is a snapshot of the counts of a [RoundTripper] that its [spillway.Gate] does not have.
 type TransportStats struct {
-	// Leaked counts the responses that nobody closed. Each held its connection and its place in flight until the garbage
-	// collector found it, so it should be 0.
+	// Leaked counts the responses that were never closed. Each held its connection and its place in flight until the
+	// garbage collector found it, so it should be 0.
 	Leaked int64
 }
 
@@ -132,8 +131,8 @@ func (t *RoundTripper) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends r through the base RoundTripper if the gate admits it. A request that names no host cannot be sent, so
-// it is not gated: base says what is wrong with it.
+// RoundTrip sends r through the base RoundTripper if the gate admits it. A request without a host cannot be sent, so it
+// is not gated: base returns the error.
 func (t *RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL == nil || r.URL.Host == "" {
 		return t.base.RoundTrip(r) //nolint:wrapcheck // a RoundTripper adds nothing to an error

@@ -15,19 +15,19 @@ func wrap(inner http.ResponseWriter, r *http.Request) (http.ResponseWriter, *exc
 	return w, x
 }
 
-// A writer is what a handler gets: a ResponseWriter through which its exchange sees what happens. It is the root of the
-// variants in variants.go, each of which adds a set of optional interfaces.
+// A writer is the ResponseWriter of a handler. Through it the exchange sees what the handler does. It is the root of
+// the variants in variants.go, each of which adds a set of optional interfaces.
 type writer struct{ x exchange }
 
-// Header, Write and WriteHeader are those of a ResponseWriter.
+// Header, Write and WriteHeader implement ResponseWriter.
 func (w *writer) Header() http.Header { return w.x.inner.Header() }
 
 func (w *writer) Write(b []byte) (int, error) { return w.x.write(b) }
 
 func (w *writer) WriteHeader(status int) { w.x.writeHeader(status) }
 
-// Unwrap serves http.ResponseController. It finds in the variant what inner offers itself; what lies deeper it finds
-// through deeper, so that a flush or hijack down there is noticed too.
+// Unwrap serves http.ResponseController. It finds the methods of inner in the variant. It finds the methods of writers
+// further inside through deeper, so that their flushes and hijacks are noticed too.
 func (w *writer) Unwrap() http.ResponseWriter {
 	if _, ok := w.x.inner.(unwrapper); ok {
 		return (*deeper)(w)
@@ -35,7 +35,7 @@ func (w *writer) Unwrap() http.ResponseWriter {
 	return w.x.inner
 }
 
-// A deeper is a writer on the way to what its inner ResponseWriter does not offer, but unwraps to.
+// A deeper gives access to methods that the inner ResponseWriter does not offer itself, but unwraps to.
 type deeper writer
 
 func (d *deeper) Header() http.Header         { return d.x.inner.Header() }
@@ -57,14 +57,14 @@ func (d *deeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return d.x.hijack(http.NewResponseController(d.x.inner).Hijack)
 }
 
-// refusedInside notes that a gate further in refused the request, or one on the way to another service.
+// refusedInside notes that another gate refused the request: an inner one, or one on the way to another service.
 func (w *writer) refusedInside() { w.x.refused = true }
 
 // refusedInside is that of a writer.
 func (d *deeper) refusedInside() { d.x.refused = true }
 
-// markRefused tells the gates outside of w that the request was refused by another gate of this process: no fault of
-// anybody, and known to the policies of that gate already.
+// markRefused tells the gates outside w that another gate of this process refused the request. This is not a failure,
+// and the policies of that gate already know it.
 func markRefused(w http.ResponseWriter) {
 	for range maxWrappers {
 		if gated, ok := w.(interface{ refusedInside() }); ok {
