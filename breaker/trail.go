@@ -74,7 +74,7 @@ func (t *trail) rewind(now instant) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	newest, slot := t.newest.Load(), int64(now/t.span)
-	if slot > newest-t.slots { // somebody else wound it back
+	if slot > newest-t.slots { // another goroutine wound it back
 		return false
 	}
 	if t.late.newest != newest {

@@ -11,8 +11,8 @@ import (
 const (
 	ReasonRate     = "rate exceeded"       // a bucket is empty, or a warm-up is not at full rate yet
 	ReasonQuota    = "quota used up"       // a window is full
-	ReasonLimit    = "limit reached"       // as many as may run at once do
-	ReasonFull     = "queue full"          // as many as may wait do
+	ReasonLimit    = "limit reached"       // the maximum number of requests is running
+	ReasonFull     = "queue full"          // the maximum number of requests is waiting
 	ReasonWait     = "wait too long"       // the request would wait, or has waited, too long
 	ReasonDeadline = "deadline too near"   // the turn of the request would come after the deadline of its context
 	ReasonOusted   = "ousted from queue"   // the request waited, and lost its place to a request of higher priority

@@ -20,7 +20,7 @@ type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, k
 	max() int64
 	window() time.Duration
 	calendar() bool // the wall clock matters
-	lends() bool    // what is taken is given back in any case
+	lends() bool    // taken tokens are always given back
 }
 
 // sharedBit marks the stamp of tokens taken from the limit that new keys share.

@@ -188,7 +188,7 @@ func (c *counts) stats(name string, fast int64) Stats {
 	return Stats{Name: name, Admitted: c.admitted, Refused: c.refused + fast, Impossible: c.impossible, Returned: c.returned}
 }
 
-// A verdict is how an attempt to take tokens ended.
+// A verdict is the result of an attempt to take tokens.
 type verdict uint8
 
 const (

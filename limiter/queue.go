@@ -177,7 +177,7 @@ func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, e
 	return Reservation{from: q, n: int64(n)}, nil
 }
 
-// ns returns the time of the Reservation for every time, because places are held until they are given back.
+// ns ignores the time and returns that of the Reservation, because places are held until they are given back.
 func (q *queue) ns(time.Time) int64 { return 0 }
 
 func (q *queue) refund(now time.Time, _ Reservation, n int64) { q.release(q.clock.ns(now), n) }

@@ -25,7 +25,7 @@ type table[S any] struct {
 type shard[S any] struct {
 	mu sync.Mutex
 	// Guarded by mu.
-	slots  []slot[S] // as many as a power of two
+	slots  []slot[S] // their number is a power of two
 	counts counts    // the fields up to here fill one cache line, and a known key needs no others
 	used   int
 	hand   int   // where to look next for a state to forget

@@ -132,7 +132,7 @@ const maxProblems = 5
 type check struct {
 	*suite
 	skipped  string
-	asking   string    // what is being tried, for the report of a panic
+	asking   string    // the current test step, for the report of a panic
 	opened   []*driver // to be closed
 	mu       sync.Mutex
 	problems []string // guarded by mu

@@ -28,7 +28,7 @@ type Stats struct {
 	SchedErr   error         // why QueueDelay is unknown; nil if it is known
 	QuotaPause time.Duration // how long a CPU quota stops the process in each of its periods; 0 if it does not
 
-	Overloaded bool      // the limit is in force
+	Overloaded bool      // the limit for a short CPU is active
 	Reason     Reason    // why
 	Signal     string    // name of the first of Options.Signals that is at its threshold, whatever Reason says; "" if none is
 	SignalErr  error     // the errors of signals that could not be read and so count as calm; nil if all were read
@@ -85,7 +85,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	if !math.IsInf(s.Limit, 1) {
 		out.Limit = &s.Limit
 	}
-	return json.Marshal(out) //nolint:wrapcheck,musttag // the caller is json; the names of the fields are the keys
+	return json.Marshal(out) //nolint:wrapcheck,musttag // package json calls this; the names of the fields are the keys
 }
 
 func text(err error) *string {

@@ -96,7 +96,7 @@ func slowDependency() Scenario {
 	return s
 }
 
-// pool is a step for a pool of 8 connections, each used for 25 ms, behind a CPU that is all but idle.
+// pool is a step for a pool of 8 connections, each used for 25 ms, behind an almost idle CPU.
 func pool(load float64) Scenario {
 	s := step(load)
 	s.Name = "pool"

@@ -73,7 +73,7 @@ func renderOverload(s *settings) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// overloadWords are the commands of one work, for all of them.
+// overloadWords are the arguments that the commands of all works share.
 func overloadWords(quick bool) (out []string) {
 	for _, c := range overloadCommands(quick) {
 		words, _, _ := strings.Cut(strings.Join(c.show(), " "), " -json")
@@ -152,7 +152,7 @@ func find(rows []served, guard string, load float64) (served, bool) {
 	return rows[i], true
 }
 
-// overloadTable has a line for each guard and for each load what it kept.
+// overloadTable has a line for each guard, with its goodput at each load.
 func overloadTable(rows []served) string {
 	head := []string{"guard"}
 	for _, load := range loads(rows) {

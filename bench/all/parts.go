@@ -53,8 +53,8 @@ var works = []string{"cpu", "cpusolid", "io", "db"}
 // The guards that are compared. The bare server is measured by itself: it has to be replaced after every load.
 const compared = "spillway,go-zero,aegis,failsafe,gradient2,vegas,rate:1"
 
-// overloadCommands has a command for each work and load, since the yardstick needs no more, and what goes wrong then costs
-// a minute; and one for what is refused below the capacity.
+// overloadCommands has a command for each work and load, so that a failure costs only a minute. One more command
+// measures refusals below the capacity.
 func overloadCommands(quick bool) (out []command) {
 	const program, length = "go run ./bench/overload", "-seconds 5 -settle 1 -json FILE"
 	if quick {
@@ -75,7 +75,7 @@ func overloadCommands(quick bool) (out []command) {
 	return append(out, command{"overload-mixed-5.json", words, false})
 }
 
-// shapesCommands are one load for each shape but the step. A storm is played out: before it, in it, and after it.
+// shapesCommands run one load for each shape but the step. A storm has three loads: before it, during it and after it.
 func shapesCommands(quick bool) []command {
 	const program = "go run ./bench/overload -works cpu"
 	if quick {
@@ -97,7 +97,7 @@ func virtualCommands(quick bool) []command {
 	return []command{{"virtual.json", words, false}}
 }
 
-// The scenarios of package sim, and the load that those step to.
+// The scenarios of package sim, and the loads of their steps.
 func scenarioCommands(quick bool) (out []command) {
 	all := []string{
 		"step 2", "step 5", "step 10", "step-solid 2", "step-solid 5", "step-quota 5", "ramp 3", "bursts 3", "steady 0.9", "bimodal 2", "cpu-io 2",

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// renderShapes has a line for each guard, and for each load of each shape what was kept over the whole of it.
+// renderShapes has a line for each guard, with its goodput over each whole load of each shape.
 func renderShapes(s *settings) (string, error) {
 	head := []string{"guard"}
 	var all []served

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The picture: groups of lying bars, one group for each load, one bar for each guard.
+// The picture: groups of horizontal bars, one group for each load, one bar for each guard.
 const (
 	svgWidth  = 720
 	svgLeft   = 110 // where bars begin

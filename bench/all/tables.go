@@ -34,7 +34,7 @@ func table(head []string, rows [][]string) string {
 	return b.String()
 }
 
-// measured says where, when and how the figures came about.
+// measured says where, when and how the figures were measured.
 func measured(when time.Time, commands ...string) string {
 	return fmt.Sprintf("Measured on %s with %s %s/%s on %d processors of an %s:\n\n    %s\n\n", when.Format(time.DateOnly),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), processor(), strings.Join(commands, "\n    "))
@@ -52,8 +52,8 @@ func processor() string {
 	return "unknown processor"
 }
 
-// load reads all files of figures that match the pattern with add, in the order of their names, and returns when the last
-// was written.
+// load reads all files of figures that match the pattern with add, in the order of their names. It returns the time of
+// the last write.
 func load(s *settings, pattern string, add func(text []byte) error) (when time.Time, err error) {
 	files, err := filepath.Glob(filepath.Join(s.figures, pattern))
 	if err != nil {
@@ -97,7 +97,7 @@ func renderMicro(s *settings) (string, error) {
 	return measured(when, microCommands(s.quick)[0].words) + strings.Join(lines, "\n") + "\n", nil
 }
 
-// renderCluster takes the tables with their headings, but not the first line, which says what they were measured with.
+// renderCluster copies the tables with their headings, but not the first line, which describes the setup.
 func renderCluster(s *settings) (string, error) {
 	var first, tables string
 	when, err := load(s, "cluster*.txt", func(text []byte) error {

@@ -28,7 +28,7 @@ type entry struct {
 	close func()
 }
 
-// A limit is what all entries are made for: so many tokens per second, as many at once, for so many processes together.
+// A limit is the common limit of all entries: tokens per second, burst, and number of processes.
 type limit struct {
 	addr  string
 	rate  int
@@ -36,16 +36,16 @@ type limit struct {
 	loss  cluster.OnLoss // for Spillway's limits; 0 means their defaults
 }
 
-// plenty is a rate, and a burst, that nobody uses up by asking Redis.
+// plenty is a rate and a burst too large to be used up by asking Redis.
 const plenty = 1_000_000
 
-// abundance is one that nobody uses up by asking a process.
+// abundance is a rate too large to be used up by asking a process.
 const abundance = 1_000_000_000
 
 // key is what all ask about.
 const key = "key"
 
-// compared returns those that are compared in all but the cost of their scripts.
+// compared returns the entries that are compared in everything but the cost of their scripts.
 func (l limit) compared() []entry {
 	return []entry{l.quota(), l.bucket(), l.redisRate(), l.throttled(), l.zeroToken(), l.zeroPeriod()}
 }

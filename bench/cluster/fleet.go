@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone is what
-// all together may let through.
+// A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone equals the
+// limit of all nodes together.
 type fleet struct {
 	rate     int
 	limiters []string
@@ -166,5 +166,5 @@ func (s *sum) total() int {
 	return n
 }
 
-// ofLimit returns what n requests in s are of those that the limit allows, without a burst.
+// ofLimit returns n requests in s as a fraction of the limit, without a burst.
 func (f *fleet) ofLimit(n int, s span) float64 { return float64(n) / (float64(f.rate) * s.seconds()) }

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway/cluster"
 )
 
-// A heat is how many decisions about one key a process gets.
+// A heat is the rate of decisions about one key in a process.
 type heat struct {
 	Name  string  `json:"name"`
 	One   speed   `json:"one_caller"`
@@ -21,7 +21,7 @@ type heat struct {
 // A speed is in decisions per second.
 type speed struct {
 	PerSecond float64 `json:"per_second"`
-	Ratio     float64 `json:"leased_ratio"` // leased decisions per one of these, in the same pass
+	Ratio     float64 `json:"leased_ratio"` // ratio of leased decisions to these decisions, in the same pass
 }
 
 // heats measures how many decisions about one key callers get. The first entry is the yardstick of the ratios.
@@ -75,7 +75,7 @@ func (b *bench) heatOf(ctx context.Context, e *entry) (heat, error) {
 	return h, ctx.Err()
 }
 
-// times returns how much more s is, or 0 if there is nothing to compare with.
+// times returns the ratio by which s is greater, or 0 if there is nothing to compare with.
 func (s speed) times(other speed) float64 {
 	if other.PerSecond == 0 {
 		return 0

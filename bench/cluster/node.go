@@ -14,19 +14,19 @@ import (
 	"github.com/zeromicro/go-zero/core/logx"
 )
 
-// ordersEnv makes a process of this program a node, and says what it is to do.
+// ordersEnv makes a process of this program a node, and holds its instructions.
 const ordersEnv = "SPILLWAY_BENCH_NODE"
 
-// window is how finely is counted what is let through.
+// window is the resolution of the counts of admitted requests.
 const window = 100 * time.Millisecond
 
 // patience is how long a request waits for a decision.
 const patience = time.Second
 
-// nodeOrders are what a node is told.
+// nodeOrders are the instructions for a node.
 type nodeOrders struct {
 	Redis string
-	Rate  int           // per second, that all nodes together let through by each limiter
+	Rate  int           // tokens per second that each limiter grants to all nodes together
 	Nodes int           // number of nodes
 	Ahead time.Duration // how far its clock is ahead of the others
 }
@@ -106,7 +106,7 @@ func (n *node) ask(ctx context.Context, i int, e *entry) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	begin := time.Now()
-	// A wall clock that is wrong: without its monotonic reading, as a time that was set has none.
+	// A wrong wall clock has no monotonic reading, like any time that was set.
 	allowed, err := e.ask(ctx, begin.Round(0).Add(n.Ahead))
 	end := time.Now()
 	n.mu.Lock()

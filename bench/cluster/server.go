@@ -91,7 +91,7 @@ func (s *server) close() {
 // A redisCommand is the name of a command, as in INFO commandstats.
 type redisCommand string
 
-// A commandStat is what the server says of one command.
+// A commandStat is the server's statistics of one command.
 type commandStat struct{ calls, usec float64 }
 
 func (c commandStat) add(other commandStat) commandStat {

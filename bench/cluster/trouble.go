@@ -10,7 +10,7 @@ import (
 // fleetSize is how many nodes share a limit.
 const fleetSize = 4
 
-// A loss is what one limiter lets through while Redis is killed, as parts of the limit.
+// A loss is the number of requests that one limiter admits while Redis is down, as a fraction of the limit.
 type loss struct {
 	Name     string  `json:"name"`
 	Before   float64 `json:"before"`
@@ -21,7 +21,7 @@ type loss struct {
 	P99      float64 `json:"p99_ms"`           // ms that a decision takes while Redis is away
 }
 
-// losses kills Redis for a while, under a load that all limiters are offered at once.
+// losses kills Redis for a while, while all limiters get the same load.
 func (b *bench) losses(ctx context.Context) ([]loss, error) {
 	if err := b.server.client.FlushDB(ctx).Err(); err != nil {
 		return nil, err
@@ -74,12 +74,12 @@ func short(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// A skew is what one limiter lets through when the clocks of nodes differ, as parts of the limit.
+// A skew is the number of requests that one limiter admits when the clocks of nodes differ, as a fraction of the limit.
 type skew struct {
 	Name  string  `json:"name"`
 	Clock string  `json:"clock"` // that decides
 	Total float64 `json:"total"`
-	Least float64 `json:"least"` // what the node that got least got, of an even share
+	Least float64 `json:"least"` // share of the node that got least, as a fraction of an even share
 	Most  float64 `json:"most"`
 	P99   float64 `json:"p99_ms"`
 }

@@ -74,7 +74,7 @@ func aegisSRE() op {
 	}
 }
 
-// aegisSREFailing marks what was refused as failed too, as its middleware does: else it would forget the outage.
+// aegisSREFailing marks refused requests as failed too, as its middleware does. Otherwise it would forget the outage.
 func aegisSREFailing() op {
 	brk := sre.NewBreaker()
 	return func() bool {
@@ -150,7 +150,7 @@ func hystrixDo() op {
 	return func() bool { return hystrix.Do("up", call, nil) == nil }
 }
 
-// hystrixDoOpen shares its circuit with all that it is called for, since circuits have names and no constructor.
+// hystrixDoOpen shares its circuit between all its calls, because circuits have names and no constructor.
 func hystrixDoOpen() op {
 	hystrix.ConfigureCommand("down", hystrix.CommandConfig{
 		MaxConcurrentRequests: hystrixRoom, SleepWindow: int(time.Hour.Milliseconds()),

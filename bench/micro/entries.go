@@ -33,7 +33,8 @@ func always(build func() op) func() (op, func(), error) {
 	return func() (op, func(), error) { return build(), nil, nil }
 }
 
-// baselines are what a request costs at the least: its arrival and its end, and its arrival alone if it is refused.
+// baselines are the least costs of a request: clock reads at its arrival and its end, or only at its arrival if it is
+// refused.
 func baselines() []entry {
 	return []entry{
 		{"two clock reads", baseline, admit, always(func() op {
@@ -48,7 +49,7 @@ func baselines() []entry {
 	}
 }
 
-// turned calls do until it takes the path it is meant to take. It gives up after two seconds.
+// turned calls do until it takes the intended path. It gives up after two seconds.
 func turned(do op) error {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if do() {

@@ -18,7 +18,7 @@ type op func() bool
 // An entry is one policy on one path.
 type entry struct {
 	name, kind, path string
-	// start returns a fresh policy in the state that the path needs, and what ends it, or nil if nothing does.
+	// start returns a fresh policy in the state that the path needs, and a function that closes it, or nil.
 	start func() (do op, stop func(), err error)
 }
 
@@ -31,9 +31,9 @@ type result struct {
 	Path string `json:"path"`
 	// Procs is the number of goroutines that called at once, each with a processor.
 	Procs int `json:"procs"`
-	// NS is wall-clock nanoseconds per operation: with 2 procs that do not hinder each other it is half that of 1.
+	// NS is wall-clock nanoseconds per operation. Two procs that do not slow each other down halve it.
 	NS float64 `json:"ns"`
-	// Ratio is NS over that of two clock reads in the same pass with as many procs.
+	// Ratio is NS divided by the NS of two clock reads in the same pass with the same number of procs.
 	Ratio float64 `json:"ratio"`
 	// Spread is half the distance between the quartiles of NS, as a share of NS.
 	Spread float64 `json:"spread"`
@@ -45,7 +45,7 @@ type result struct {
 
 func (r result) key() string { return r.Name + "/" + r.Path }
 
-// A plan says what is measured and how long.
+// A plan says what to measure and for how long.
 type plan struct {
 	passes int
 	slice  time.Duration
@@ -53,7 +53,7 @@ type plan struct {
 	only   *regexp.Regexp
 }
 
-// A cell is one entry at one number of procs, with what was measured of it in each pass.
+// A cell is one entry at one number of procs, with its measurements in each pass.
 type cell struct {
 	entry
 
@@ -66,7 +66,7 @@ type cell struct {
 }
 
 // measure runs all passes and returns the results in the order of the entries. The first entry is the yardstick; it is
-// measured whatever the plan selects.
+// always measured.
 func (p plan) measure(all []entry) ([]result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	var cells []*cell
@@ -110,7 +110,7 @@ func (p plan) measure(all []entry) ([]result, error) {
 var errNeverTaken = errors.New("no request went this way")
 
 func (c *cell) measure(slice time.Duration, keep bool) {
-	runtime.GC() // what an earlier cell left is not to be paid by this one
+	runtime.GC() // collect the garbage of earlier cells first
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	rate, ops, taken := calls(c.do, c.procs, slice)

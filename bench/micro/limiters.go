@@ -82,7 +82,8 @@ func newConcurrency(limit int) limiter.Limiter {
 	return spillway.Must(limiter.New(limiter.Concurrency{Limit: limit}))
 }
 
-// A keySet is many keys of the same length in one string, so that to choose one is cheap and the cost of the limit shows.
+// A keySet is many keys of the same length in one string, so that choosing a key is cheap and does not hide the cost of
+// the limit.
 type keySet string
 
 const keyLength = len("tenant-123456")
@@ -99,7 +100,7 @@ func (k keySet) key(i int) string { return string(k[i*keyLength : (i+1)*keyLengt
 
 func (k keySet) any() string { return k.key(rand.IntN(manyKeys)) }
 
-// anyKey asks for a random key out of many, all of which are known; at a low rate they have nothing left.
+// anyKey asks for a random key out of many known keys. At a low rate, the keys have no tokens left.
 func anyKey(r limiter.Rate) func() (op, func(), error) {
 	return always(func() op {
 		keyed := spillway.Must(limiter.NewKeyed(limiter.Bucket{Rate: r}, nil))

@@ -66,7 +66,7 @@ func limits() []entry {
 
 func not(do op) op { return func() bool { return !do() } }
 
-// spent starts the refusals of a limit that admits once.
+// spent starts an op on a limit that admits once and then refuses.
 func spent(build func() op) func() (op, func(), error) {
 	return func() (op, func(), error) {
 		do := not(build())

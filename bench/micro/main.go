@@ -39,7 +39,7 @@ func run(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	logx.Disable() // go-zero logs every refusal, which would be most of what is measured
+	logx.Disable() // go-zero logs every refusal, which would dominate the measurement
 	p, err := newPlan(*passes, *slice, *procs, *only)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func printTable(out io.Writer, results []result) error {
 
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 
-// nanos keeps three digits: no more of them mean anything.
+// nanos keeps three digits, because further digits are noise.
 func nanos(ns float64) string {
 	if ns < 100 {
 		return strconv.FormatFloat(ns, 'f', 1, 64)

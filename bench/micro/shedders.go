@@ -91,7 +91,7 @@ func aegisBBR(threshold int64) func() (op, func(), error) {
 func aegisBBRRefusing() (op, func(), error) {
 	limiter := bbr.NewLimiter(bbr.WithCPUThreshold(0))
 	do := func() bool {
-		_, err := limiter.Allow() // what is admitted stays inside
+		_, err := limiter.Allow() // admitted requests stay in flight
 		return err != nil
 	}
 	return do, nil, turned(do)

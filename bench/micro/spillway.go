@@ -9,10 +9,10 @@ import (
 	"github.com/spillway-go/spillway/shedder"
 )
 
-// alwaysHot is a CPU threshold that any usage reaches: how peers, too, are made to see an overload.
+// alwaysHot is a CPU threshold that any usage reaches. It makes a shedder see an overload, as is done for the peers.
 const alwaysHot = 1e-9
 
-// spillwayEntries are the policies as their users have them: behind a Gate, which reads the clock.
+// spillwayEntries are the policies as users run them: behind a Gate, which reads the clock.
 func spillwayEntries() []entry {
 	return []entry{
 		{"spillway shedder", shedding, admit, behindGate(func() (spillway.Policy, error) { return shedder.New(nil) })},
@@ -49,7 +49,7 @@ func behindGate(build func() (spillway.Policy, error)) func() (op, func(), error
 	}
 }
 
-// refusal returns an op that is refused; what is admitted all the same fails.
+// refusal returns an op that is refused; requests that are admitted anyway end as failures.
 func refusal(gate *spillway.Gate) op {
 	ctx := context.Background()
 	return func() bool {
@@ -70,13 +70,13 @@ func refusingShedder() (op, func(), error) {
 	}
 	gate := spillway.New(shed)
 	do := func() bool {
-		_, err := gate.Enter(context.Background(), spillway.Request{}) // who probes whether it is still full stays inside
+		_, err := gate.Enter(context.Background(), spillway.Request{}) // a probe that is admitted stays in flight
 		return err != nil
 	}
 	return do, nil, turned(do)
 }
 
-// afterFailures starts a policy that has seen so many failures.
+// afterFailures starts a policy after the given number of failures.
 func afterFailures(n int, build func() (spillway.Policy, error)) func() (op, func(), error) {
 	return func() (op, func(), error) {
 		policy, err := build()

@@ -55,7 +55,7 @@ type settings struct {
 	report string
 }
 
-// maxPasses keeps a slip of the finger from taking the night.
+// maxPasses keeps a typing error from taking the whole night.
 const maxPasses = 100
 
 func parse(args []string, out io.Writer) (*settings, error) {

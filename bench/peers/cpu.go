@@ -18,8 +18,8 @@ var goZeroCPU int64
 //go:linkname aegisCPU github.com/go-kratos/aegis/ratelimit/bbr.gCPU
 var aegisCPU int64
 
-// trueCPU returns Spillway's own reading of the CPU, refreshed by its callers: as often as by go-zero, twice as often
-// as by aegis, and smoothed as much as by both.
+// trueCPU returns Spillway's own reading of the CPU, which its callers refresh as often as go-zero does and twice as
+// often as aegis does. It is smoothed as much as both of them smooth theirs.
 func trueCPU() (func() (float64, float64), error) {
 	sensor, err := stats.NewCPU(&stats.CPUOptions{Interval: 250 * time.Millisecond, Beta: 0.95})
 	if err != nil {

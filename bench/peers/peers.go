@@ -26,7 +26,7 @@ type Facts struct {
 	CPU func() (raw, smoothed float64)
 }
 
-// An Admission is a peer at work. Its functions may be called concurrently.
+// An Admission is a peer in use. Its functions may be called concurrently.
 type Admission struct {
 	// Admit reports whether a request may run; if so, done must be called once when it has ended.
 	Admit func() (done func(), ok bool)

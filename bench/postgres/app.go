@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	appEnv   = "SPILLWAY_POSTGRES_APP" // carries the orders to a process that shall be the app
+	appEnv   = "SPILLWAY_POSTGRES_APP" // carries the orders to the app process
 	poolSize = 8                       // connections to the database
 	beat     = 100 * time.Millisecond  // how often the app shows its own view
 )
@@ -95,7 +95,7 @@ func show(enc *json.Encoder, all views) error {
 	return nil
 }
 
-// An app is the app in a process of its own.
+// An app is the app in a separate process.
 type app struct {
 	addr  string
 	cmd   *exec.Cmd

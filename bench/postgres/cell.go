@@ -64,7 +64,7 @@ type load struct {
 	AppCPU      float64 `json:"app_cpu"`      // CPUs in use meanwhile
 	DatabaseCPU float64 `json:"database_cpu"` // the same
 
-	// Of several measurements, which Capacity is the median of.
+	// All measurements; Capacity is their median.
 	Least    float64 `json:"capacity_least_rps"`
 	Greatest float64 `json:"capacity_greatest_rps"`
 }

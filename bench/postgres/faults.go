@@ -17,7 +17,7 @@ type fault struct {
 	do   func(ctx context.Context, d *database, last time.Duration) error
 }
 
-// coldStart is no fault of the database: the app is started straight into a high load.
+// coldStart is not a fault of the database: the app starts straight into a high load.
 const coldStart = "cold start"
 
 func faults() []fault {
@@ -36,7 +36,7 @@ func findFault(name string) (fault, error) {
 	return fault{}, fmt.Errorf("-faults: no fault %q; there are none, cold, stop, restart and lock", name)
 }
 
-// stopped stops every process of the database, as a machine does that is suspended.
+// stopped stops every process of the database, like a suspended machine.
 func stopped(ctx context.Context, d *database, last time.Duration) error {
 	err := d.signal(sigStop)
 	pause(ctx, last)
@@ -58,7 +58,7 @@ func locked(ctx context.Context, d *database, last time.Duration) error {
 	return err
 }
 
-// strike lets f happen, and returns when the database answered again, by a session that no request shares.
+// strike causes f, and returns the time when the database answered again, measured in a separate session.
 func (f fault) strike(ctx context.Context, d *database) (back time.Time, err error) {
 	if err := f.do(ctx, d, f.last); err != nil {
 		return back, fmt.Errorf("fault %s: %w", f.name, err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// errSkip is why nothing can be measured on this machine.
+// errSkip is the reason why this machine cannot run the measurement.
 var errSkip = errors.New("SKIPPED")
 
 // programs returns the folder with initdb and postgres, after it has installed them if they are not there.

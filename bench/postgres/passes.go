@@ -22,7 +22,7 @@ func isFixed(guard string) bool {
 	return ok
 }
 
-// A place is where guards are compared: cells that differ only by their guard.
+// A place is a set of cells that differ only by their guard, to compare the guards.
 type place struct {
 	mix   string
 	load  float64
@@ -139,7 +139,7 @@ func (s *session) cell(ctx context.Context, p place, c cell, capacity float64, p
 	return nil
 }
 
-// places returns where the guards meet for one mix: the steps first, since the faults take their best limit.
+// places returns the places of one mix. The steps come first, because the faults use their best limit.
 func (s *session) places(m mix) (all []place) {
 	if slices.Contains(s.faults, "") {
 		for _, load := range s.settings.loads {

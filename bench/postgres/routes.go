@@ -31,7 +31,7 @@ func routes() []route {
 	}
 }
 
-// A mix is which share of the requests takes each of the routes.
+// A mix is the share of the requests for each route.
 type mix struct {
 	name   string
 	shares []float64 // in the order of routes

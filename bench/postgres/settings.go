@@ -33,7 +33,7 @@ type settings struct {
 	trace      string
 }
 
-// Bounds that keep a slip of the finger from taking the night.
+// Bounds that keep a typing error from taking the whole night.
 const (
 	maxPasses  = 100
 	maxLoad    = 50

@@ -50,7 +50,7 @@ func (w *world) gate(name string, policies ...spillway.Policy) *gateBook {
 	return g
 }
 
-// tune has f change the options of a policy now and then.
+// tune calls f from time to time to change the options of a policy.
 func (w *world) tune(name string, f func() error) {
 	w.tunes = append(w.tunes, func() {
 		w.tuned++
@@ -85,7 +85,7 @@ func (w *world) shedder() spillway.Policy {
 	}
 	shed := spillway.Must(shedder.New(&o))
 	b := w.probe("shedder", shed)
-	var since time.Duration // of the options in force
+	var since time.Duration // of the current options
 	b.numbers = func() numbers {
 		s := shed.Stats()
 		w.within(b.name, "Drop", s.Drop, 0, 1)
@@ -114,7 +114,7 @@ func (w *world) shedder() spillway.Policy {
 	return b
 }
 
-// shedderOptions are any that are valid; every other time they are the defaults.
+// shedderOptions returns random valid options; every other time it returns the defaults.
 func (w *world) shedderOptions() (o shedder.Options) {
 	if w.draw() < 0.5 {
 		return o
@@ -256,7 +256,7 @@ func (w *world) breaker() spillway.Policy {
 	return b
 }
 
-// breakers keep one for each dependency: fewer than there are.
+// breakers keeps a breaker per dependency, for fewer dependencies than exist.
 func (w *world) breakers() spillway.Policy {
 	const most = dependencies * 3 / 4
 	r := spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{MaxKeys: most, MaxOpen: 0.5, New: func(key string) (breaker.Member, error) {

@@ -14,7 +14,7 @@ import (
 
 const answer = "all is well"
 
-// handler is the service: fast, slow, large, hungry and failing.
+// handler is the service. It has fast, slow, large, memory-hungry and failing routes.
 func (l *liveRun) handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, f http.HandlerFunc) {
@@ -138,7 +138,7 @@ func aborting(ctx context.Context, l *liveRun, rng *rand.Rand) {
 	}
 }
 
-// raw clients speak for themselves on connections of their own.
+// raw clients write bytes on their own connections, without an HTTP client.
 func raw(f func(ctx context.Context, conn net.Conn, rng *rand.Rand)) func(ctx context.Context, l *liveRun, rng *rand.Rand) {
 	return func(ctx context.Context, l *liveRun, rng *rand.Rand) {
 		var d net.Dialer

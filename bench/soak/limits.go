@@ -20,7 +20,7 @@ func ofStats(s limiter.Stats) numbers {
 	return numbers{inFlight: -1, cost: -1, refused: s.Refused + s.Impossible, admitted: s.Admitted, returned: s.Returned}
 }
 
-// counted puts a limit and its promise into the books.
+// counted records a limit and its promise.
 func (w *world) counted(name string, l counting, p promise) (*probe, *ledger) {
 	b := w.probe(name, l)
 	led := w.ledger(name, p)
@@ -176,7 +176,7 @@ func (w *world) concurrency() spillway.Policy {
 	return b
 }
 
-// perKey keeps a Concurrency for each key: for fewer than there are.
+// perKey keeps a Concurrency per key, for fewer keys than exist.
 func (w *world) perKey() spillway.Policy {
 	const limit, most = maxCost, keysOfServer / 4
 	l := spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{MaxKeys: most, New: func(string) (limiter.Member, error) {

@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return finish(r, *file, out)
 }
 
-// finish prints and writes r, and returns errFound if there is anything in it that must not be.
+// finish prints and writes r, and returns errFound if r contains findings.
 func finish(r report, file string, out io.Writer) error {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -31,7 +31,7 @@ type probe struct {
 	lastTake *entry // of the last admission; a later policy of the gate may undo it
 }
 
-// numbers are figures of a policy that have to agree with the books; -1 is one that it does not have.
+// numbers are figures of a policy that must agree with the books; -1 means that the policy does not have the figure.
 type numbers struct{ inFlight, cost, refused, admitted, returned int64 }
 
 func costOf(r spillway.Request) int64 { return max(int64(r.Cost), 1) }
@@ -131,7 +131,7 @@ func (p *probe) check() {
 	}
 }
 
-// A queueing probe is one around a policy whose Admit may block.
+// A queueing probe wraps a policy whose Admit may block.
 type queueing struct{ *probe }
 
 // Queues marks it.

@@ -126,7 +126,7 @@ func (p *sliding) tune(at time.Duration, _, limit float64) {
 // calendar promises that at most limit tokens are used in any hour of the wall clock. If the clock is set back, tokens
 // count in the hour that it then shows.
 type calendar struct {
-	limit, most float64 // most of the limits in force in this hour
+	limit, most float64 // greatest of the limits that applied in this hour
 	hour        int64
 	sum         float64
 }

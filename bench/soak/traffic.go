@@ -19,7 +19,8 @@ func (w *world) traffic() {
 	})
 }
 
-// The shares of the requests that go through the gate of the server and that of rates; the rest goes through the queues.
+// The shares of the requests that go through the gates of the server and of the rates. The other requests go through
+// the queues.
 const (
 	shareOfServer = 0.6
 	shareOfRates  = 0.25
@@ -32,7 +33,7 @@ func (w *world) rate() float64 {
 	return capacity / shareOfServer * (0.2 + 0.7*day) * math.Max(w.surge, 1)
 }
 
-// arrive is one request. All that is random of it comes from its own seed, so that it is the same whatever became of others.
+// arrive is one request. All its random values come from its own seed, so it does not depend on other requests.
 func (w *world) arrive() {
 	w.requests++
 	rng := rand.New(rand.NewPCG(w.seed, uint64(w.requests)<<8))
@@ -84,7 +85,7 @@ const (
 	gateClient
 )
 
-// serve is a request to the server: CPU, a call of a dependency for every other, and CPU again.
+// serve is a request to the server: CPU, for every other request a call of a dependency, and CPU again.
 func (w *world) serve(ctx context.Context, rng *rand.Rand, r spillway.Request) {
 	p := w.gates[gateServer].enter(ctx, r)
 	if p == nil {
@@ -108,7 +109,7 @@ func (w *world) serve(ctx context.Context, rng *rand.Rand, r spillway.Request) {
 	})
 }
 
-// call calls a dependency through the gate of the client, again if that fails and the budget allows it.
+// call calls a dependency through the gate of the client, and retries if the call fails and the budget allows it.
 func (w *world) call(rng *rand.Rand, retries int, done func(o spillway.Outcome)) {
 	host := rng.IntN(dependencies)
 	p := w.gates[gateClient].enter(background, spillway.Request{Key: keyName(host), Arrived: w.time()})
@@ -149,7 +150,7 @@ func (w *world) sometimes(mean time.Duration, f func()) {
 	})
 }
 
-// often begins something at random, every so often in the mean, and ends it again.
+// often begins something at random, on average once per given time, and ends it again.
 func (w *world) often(mean, least time.Duration, begin, end func()) {
 	w.sometimes(mean, func() {
 		begin()

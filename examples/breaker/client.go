@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	workers  = 20                     // calls that a client has under way at once
+	workers  = 20                     // number of calls that a client makes at once
 	patience = 250 * time.Millisecond // an answer that comes later is of no use
 )
 
@@ -113,8 +113,8 @@ func (s *side) drive(rate int, scale float64) {
 	}
 }
 
-// request asks the server whose turn it is. It asks the other one if the breaker refuses the call, or if the call
-// fails.
+// request asks the server whose turn it is. If the breaker refuses the call or the call fails, it asks the other
+// server.
 func (s *side) request(phase, first int, free chan struct{}) {
 	s.asked[phase].Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -1,4 +1,4 @@
-// Command chi serves two groups of routes with chi, each behind a gate of its own.
+// Command chi serves two groups of routes with chi, each behind its own gate.
 package main
 
 import (

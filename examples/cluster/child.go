@@ -34,7 +34,8 @@ func child() (run func() error, ok bool) {
 	return nil, false
 }
 
-// A process is this program once more, as something else. It ends when its standard input does, and so with its parent.
+// A process is this program started again in another role. It ends when its standard input ends, and so with its
+// parent.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -72,7 +73,7 @@ func start(what string, orders any) (*process, string, error) {
 	return p, p.lines.Text(), nil
 }
 
-// kill ends the process at once: it cannot say good-bye.
+// kill ends the process at once, without a clean shutdown.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only if it is gone
 	_ = p.cmd.Wait()

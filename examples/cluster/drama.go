@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A phase is a time that begins with something done to servers or Redis.
+// A phase is a period that begins with an action on servers or Redis.
 type phase struct {
 	name     string
 	from, to time.Time

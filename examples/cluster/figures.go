@@ -19,7 +19,7 @@ type phaseFigures struct {
 	OfLimit float64 `json:"of_limit"`    // let through, as a part of the limit, after settling
 	Worst   float64 `json:"worst_100ms"` // the most that was let through in 100 ms of the clock, as a part of the limit; from the first moment
 	Jain    float64 `json:"jain"`        // how close the shares are to the max-min fair ones, after settling: at most 1
-	Errors  int     `json:"errors"`      // answers other than 200 and 429, and none at all
+	Errors  int     `json:"errors"`      // answers other than 200 and 429, and missing answers
 
 	shares, fair []float64 // per second
 }
@@ -34,7 +34,7 @@ func (d *drama) figures() figures {
 
 func (d *drama) figuresOf(p *phase) phaseFigures {
 	f := phaseFigures{Phase: p.name, shares: make([]float64, len(d.nodes))}
-	first, end := windowOf(p.from), windowOf(p.to) // what a phase begins with is in the window in which it begins
+	first, end := windowOf(p.from), windowOf(p.to) // the event at the start of a phase counts in the window in which the phase begins
 	settled := windowOf(p.from.Add(d.settle())) + 1
 	seconds := float64(end-settled) * window.Seconds()
 	offered := make([]float64, len(d.nodes))

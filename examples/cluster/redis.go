@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisOrders say where the server shall listen.
+// redisOrders say where the server should listen.
 type redisOrders struct{ Port int }
 
 // keepRedis runs an empty redis-server that ends when the parent does, however that ends.

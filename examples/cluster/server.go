@@ -38,7 +38,7 @@ type tally struct {
 	Admitted int
 }
 
-// protect puts the limit that all servers share before a handler.
+// protect puts the shared limit of all servers in front of a handler.
 func protect(client redis.UniversalClient, name string, rate int, next http.Handler) (http.Handler, *cluster.Quota, error) {
 	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
 		Client: client,

@@ -16,7 +16,7 @@ type strip struct {
 	said        []remark
 }
 
-// A remark stands before the line that its moment is in.
+// A remark is printed before the line that contains its time.
 type remark struct {
 	at   int64 // window
 	text string
@@ -57,7 +57,7 @@ func (s *strip) draw(end int64) {
 	}
 }
 
-// bar returns a line in which each server has as many columns as it has of the limit, by its number.
+// bar returns a line in which the columns of each server show its share of the limit.
 func bar(admitted []int, limit float64) string {
 	const room = barWidth * 5 / 4
 	var b strings.Builder

@@ -1,4 +1,4 @@
-// Command connect serves two services with Connect, each behind a gate of its own, to clients that speak Connect, gRPC or
+// Command connect serves two services with Connect, each behind its own gate, to clients that speak Connect, gRPC or
 // gRPC-Web.
 package main
 

@@ -1,4 +1,4 @@
-// Command echo serves two groups of routes with Echo, each behind a gate of its own.
+// Command echo serves two groups of routes with Echo, each behind its own gate.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command fiber serves two groups of routes with Fiber, each behind a gate of its own.
+// Command fiber serves two groups of routes with Fiber, each behind its own gate.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command gin serves two groups of routes with Gin, each behind a gate of its own.
+// Command gin serves two groups of routes with Gin, each behind its own gate.
 package main
 
 import (

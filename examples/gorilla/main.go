@@ -1,4 +1,4 @@
-// Command gorilla serves two groups of routes with gorilla/mux, each behind a gate of its own.
+// Command gorilla serves two groups of routes with gorilla/mux, each behind its own gate.
 package main
 
 import (

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	connections = 16 // which share the calls, as clients in other processes would
+	connections = 16 // number of connections that share the calls, like clients in other processes
 	streamEvery = 4  // every fourth call is a stream
 )
 
@@ -82,7 +82,7 @@ func readAll(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// refused classifies err for the counters.
+// refused reports whether err is a refusal, for the counters.
 func refused(ctx context.Context, err error) error {
 	switch code := status.Code(err); {
 	case code == codes.ResourceExhausted, code == codes.DeadlineExceeded && ctx.Err() == nil:

@@ -59,7 +59,7 @@ func newServer(guard string, s *overload.Service) (*server, error) {
 	return &server{grpc: srv, view: view}, nil
 }
 
-// protect is grpcgate as a service would use it, whose streams are work.
+// protect is grpcgate as used by a service whose streams are work.
 func protect(gate *spillway.Gate) (*grpcgate.Server, error) {
 	return grpcgate.NewServer(gate, &grpcgate.Options{
 		Stream: func(string) grpcgate.StreamMode { return grpcgate.WholeStream },

@@ -11,7 +11,7 @@ const (
 	left   = 190
 	second = 95
 	height = 46 // of a row
-	bars   = 30 // height of what a row can show in one column
+	bars   = 30 // number of requests that a row can show in one column
 	column = 50 * time.Millisecond
 	full   = 5 // requests in a column of full height
 )

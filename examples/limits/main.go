@@ -40,7 +40,7 @@ func run(args []string, out io.Writer) error {
 const (
 	perSecond = 10
 	length    = 5 * time.Second
-	runs      = 500 * time.Millisecond // how long a request takes, for the limits of what runs at once
+	runs      = 500 * time.Millisecond // how long a request takes, for limits on the requests in flight
 )
 
 // arrivals are 4 requests a second, and 30 more within 0.3 s from 1.9 s on, so that the burst meets the end of a window
@@ -58,7 +58,7 @@ func arrivals() (at []time.Duration) {
 	return at
 }
 
-// A row is one limit and when it let requests through.
+// A row is one limit and the times at which it admitted requests.
 type row struct {
 	name, settings string
 	passed         []time.Duration
@@ -90,7 +90,7 @@ func rows() []row {
 	}
 }
 
-// play returns when a limit lets the arrivals through. Only a Shaper has them wait.
+// play returns the times at which a limit admits the arrivals. Only a Shaper makes them wait.
 func play(l limiter.Limiter) (passed []time.Duration) {
 	start, patience := time.Now(), time.Duration(0)
 	if _, ok := l.(interface{ Queues() }); ok {
@@ -118,7 +118,7 @@ func hold(c limiter.Limiter) (passed []time.Duration) {
 	return passed
 }
 
-// mostWithin returns the most that passed in any interval of d.
+// mostWithin returns the greatest number that passed in any interval of d.
 func mostWithin(d time.Duration, passed []time.Duration) (most int) {
 	first := 0
 	for i, at := range passed {

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// An ablation is what a variant of the shedder comes to, beside the default.
+// An ablation is the result of a variant of the shedder, compared with the default.
 type ablation struct {
 	name       string
 	sum        summary
@@ -27,7 +27,7 @@ type change struct {
 	row string
 }
 
-// ablate plays the rows behind each variant, and compares each with the first.
+// ablate plays the rows with each variant, and compares each variant with the first.
 func ablate(s settings, picked []suiteRow, byRow map[string]*golden, out io.Writer) error {
 	f := suiteFigures{Runs: s.runs, Results: []suiteFigure{}}
 	var all []ablation
@@ -61,7 +61,7 @@ func ablate(s settings, picked []suiteRow, byRow map[string]*golden, out io.Writ
 	return page.Save(s.report)
 }
 
-// compareWith tells what the results of a variant come to, beside those of the default for the same rows.
+// compareWith compares the results of a variant with those of the default for the same rows.
 func compareWith(first, results []suiteFigure, name string) ablation {
 	a := ablation{name: name, sum: summarize(results), loss: change{row: "-"}, gain: change{row: "-"}}
 	for i := range results {
@@ -107,7 +107,7 @@ func ablationLine(cells []string) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
-// shedderOf returns what makes gates of a variant of the shedder.
+// shedderOf returns a function that makes gates with a variant of the shedder.
 func shedderOf(v variant) rowGate {
 	return func(time.Duration) (func(uint64) gates, error) {
 		return always(func(h *sim.Host) (*spillway.Gate, error) {

@@ -11,17 +11,17 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// figures are the results, as told by -json.
+// figures are the results, as -json writes them.
 type figures struct {
 	Runs    int      `json:"runs"` // of each policy, whose means the results are
 	Results []figure `json:"results"`
 }
 
-// A figure is one policy's result. What there is nothing to tell of, be it in one run of several, is null.
+// A figure is one policy's result. A value that is missing in any of the runs is null.
 type figure struct {
 	Policy         string   `json:"policy"`
 	Scenario       string   `json:"scenario"`
-	Load           float64  `json:"load"`            // what was asked for, as a multiple of the capacity
+	Load           float64  `json:"load"`            // offered load, as a multiple of the capacity
 	Goodput        *float64 `json:"goodput"`         // answers in time, as a share of the capacity
 	First5s        *float64 `json:"first5s"`         // the same over the first five seconds
 	P99Ms          *float64 `json:"p99_ms"`          // latency of the served
@@ -44,7 +44,7 @@ func newFigure(policy string, load float64, r *sim.Result) figure {
 	}
 }
 
-// known is v for JSON, which has no word for what is not a number.
+// known returns v for JSON, with nil for NaN and infinities.
 func known(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

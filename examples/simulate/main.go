@@ -137,7 +137,7 @@ func run(args []string, out, usage io.Writer) error {
 	return play(s, scenario, all, out)
 }
 
-// play runs the scenario behind each policy, and tells the results.
+// play runs the scenario behind each policy, and prints and writes the results.
 func play(s settings, scenario sim.Scenario, all []contender, out io.Writer) error {
 	f := figures{Runs: s.runs, Results: []figure{}}
 	var means, firsts []*sim.Result
@@ -179,7 +179,7 @@ func writeJSON(file string, figures any) error {
 	return os.WriteFile(file, append(text, '\n'), 0o600)
 }
 
-// times says that there is more than one run.
+// times returns the note that there is more than one run.
 func times(runs int) string {
 	if runs == 1 {
 		return ""

@@ -11,7 +11,7 @@ import (
 type suiteRow struct {
 	load     float64
 	scenario sim.Scenario
-	remedy   string // what to do where a policy is worse than none; empty for the usual one
+	remedy   string // advice where a policy is worse than none; empty for the usual advice
 }
 
 // key names the row, as -rows and the golden file know it.
@@ -46,12 +46,12 @@ func at(of func(load float64) sim.Scenario, loads ...float64) []suiteRow {
 	return all
 }
 
-// one makes a row of a scenario that has its load.
+// one makes a row of a scenario with its own load.
 func one(load float64, scenario sim.Scenario) []suiteRow {
 	return []suiteRow{{load: load, scenario: scenario}}
 }
 
-// remedied gives rows a remedy of their own.
+// remedied gives rows their own advice.
 func remedied(remedy string, all []suiteRow) []suiteRow {
 	for i := range all {
 		all[i].remedy = remedy

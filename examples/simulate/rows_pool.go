@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// pool is a step for a pool of slots on a machine whose CPU is all but idle.
+// pool is a step for a pool of slots on a machine with an almost idle CPU.
 func pool(name string, slots, cores int, hold sim.Dist) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
 		scenario := step(lib("pool"))(load)
@@ -36,12 +36,12 @@ func pool2(cores int) func(float64) sim.Scenario {
 	return withClient(5*sec, 10*sec, pool(fmt.Sprintf("pool-2x1s-%d-cores", cores), 2, cores, sim.Dist{Fixed: sec}))
 }
 
-// long plays a scenario's step for five minutes: a pool at 1.01 times what it can do takes long to fill.
+// long plays a scenario's step for five minutes, because a pool at 1.01 times its capacity fills slowly.
 func long(of func(float64) sim.Scenario) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario { return lasting(of(load), 15*sec, 300*sec, 15*sec) }
 }
 
-// poolRows are services that wait for a pool or a lock of their own.
+// poolRows are services that wait for their own pool or lock.
 func poolRows() []suiteRow {
 	pool16 := pool("pool-16x20ms", 16, 2, sim.Dist{Fixed: 20 * ms})
 	return join(
@@ -121,7 +121,8 @@ func poolHosts(load float64) sim.Scenario {
 	return scenario
 }
 
-// edgeRows are pools just below their capacity, and few and uneven calls, where chance alone fills the pool at times.
+// edgeRows are pools just below their capacity, and services with few, uneven calls. There random bursts sometimes fill
+// the pool.
 func edgeRows() []suiteRow {
 	dear := withClient(sec, 3*sec, pool("dear-120ms", 8, 2, sim.Dist{LogNormal: 120 * ms, Sigma: 0.7}))
 	return join(

@@ -6,7 +6,8 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// slowRows wait for others while the CPU has time, or some: no queue forms, so that there is nothing to refuse.
+// slowRows are services that wait for dependencies while the CPU is idle or nearly idle. No queue forms, so nothing
+// should be refused.
 func slowRows() []suiteRow {
 	third := func(scenario sim.Scenario) sim.Scenario { return lasting(scenario, 15*sec, 20*sec, 15*sec) }
 	return join(

@@ -55,7 +55,7 @@ func sweep(s settings, picked []suiteRow, out io.Writer) error {
 type search struct {
 	row  *suiteRow
 	seen map[int]*measured
-	most int // in flight in the bare server, at least: a greater limit is none
+	most int // least number in flight in the bare server; a greater limit has no effect
 }
 
 // best looks at limits from 1 to 4096, in steps of 2 with one seed first, then closer and with more seeds where it matters.
@@ -130,7 +130,7 @@ func (s *search) close(seeds int) []int {
 	return slices.DeleteFunc(all, func(n int) bool { return n < 1 || n > sweepMost })
 }
 
-// limits returns those that were measured with so many seeds; 0 is no limit.
+// limits returns the limits that were measured with at least that many seeds; 0 is no limit.
 func (s *search) limits(seeds int) []int {
 	var all []int
 	for n, m := range s.seen {
@@ -142,7 +142,7 @@ func (s *search) limits(seeds int) []int {
 	return all
 }
 
-// greatest returns the limit with the greatest goodput, of those with so many seeds.
+// greatest returns the limit with the greatest goodput among those with at least that many seeds.
 func (s *search) greatest(seeds int) int {
 	found, most := 0, -1.0
 	for _, n := range s.limits(seeds) {
@@ -155,7 +155,7 @@ func (s *search) greatest(seeds int) int {
 
 func (s *search) goodput(n, seeds int) float64 { return average(s.seen[n].Goodput[:seeds]) }
 
-// measure plays the row behind a limit with so many seeds, as far as that has not been done.
+// measure plays the row behind a limit for the first so many seeds, except those already played.
 func (s *search) measure(n, seeds int) (*measured, error) {
 	m := s.seen[n]
 	if m == nil {

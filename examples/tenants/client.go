@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A client sends the requests of one tenant at a steady rate, whatever it is answered.
+// A client sends the requests of one tenant at a steady rate, whatever the answers.
 type client struct {
 	url    string
 	tenant string

@@ -5,7 +5,7 @@
 //	levels, err := group.Levels(nil) // own group first, then each group above it that has a quota
 //	used, quota := levels[0].Used, levels[0].Quota
 //
-// For other controllers, Folders tells where their files are.
+// For other controllers, Folders finds their files.
 //
 // The group is found through /proc/self/cgroup and /proc/self/mountinfo. /sys/fs/cgroup need not be the process's own
 // group: with the host's cgroup namespace it is the whole machine's. Versions 1 (separate or combined controllers), 2

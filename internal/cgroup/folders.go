@@ -2,12 +2,12 @@ package cgroup
 
 import "io/fs"
 
-// Folders knows where the files of the calling process's control group are, and those of the groups above it, for one
-// controller. It is not safe for concurrent use.
+// Folders finds the files of the calling process's control group and of its parent groups, for one controller. It is
+// not safe for concurrent use.
 type Folders struct {
 	fsys       fs.FS
 	controller string
-	membership string // the text of /proc/self/cgroup that they were found by
+	membership string // the text of /proc/self/cgroup from which they were found
 	version    int
 	paths      []string
 }
@@ -18,8 +18,9 @@ func NewFolders(fsys fs.FS, controller string) *Folders {
 	return &Folders{fsys: fsys, controller: controller}
 }
 
-// Look returns the version, 1 or 2, and as paths in fsys the folder of the own group and of each one above it that a mount
-// shows. It finds them anew if the process has been put into another group. There are none where they cannot be found.
+// Look returns the version, 1 or 2, and as paths in fsys the folder of the own group and of each one above it that a
+// mount shows. It searches again if the process has been moved to another group. If the folders cannot be found, there
+// are none.
 func (f *Folders) Look() (version int, paths []string) {
 	own, err := fs.ReadFile(f.fsys, membershipFile)
 	if err != nil || f.version != 0 && string(own) == f.membership {

@@ -21,7 +21,7 @@ var ErrNotFound = errors.New("cgroup: no CPU control group found")
 type Group struct {
 	fsys       fs.FS
 	version    int
-	membership string // the text of /proc/self/cgroup that Find went by
+	membership string // the text of /proc/self/cgroup that Find used
 	levels     []level
 	cpuset     []string // files that may name the CPUs of the group, best first
 	cpus       int
@@ -82,7 +82,7 @@ func (g *Group) findV1(member membership, mounts []mount) bool {
 	hasAcct = hasAcct && ok
 	g.climb(cpu, own, func(l *level) {
 		l.stat = file{fsys: g.fsys, name: path.Join(l.dir, "cpu.stat")}
-		// Where cpuacct keeps the process in a wider group than cpu does, its figure is not this group's.
+		// If the cpuacct group is wider than the cpu group, its figure is not that of this group.
 		if !hasAcct || !within(acctOwn, l.path) {
 			return
 		}
@@ -96,7 +96,7 @@ func (g *Group) findV1(member membership, mounts []mount) bool {
 	})
 	g.findCPUSet(member, mounts)
 	if set, ok := member.controller["cpuset"]; ok && !within(acctOwn, set) {
-		g.levels[0].usage = file{} // it covers others, who may run on other CPUs
+		g.levels[0].usage = file{} // it covers other processes, which may run on other CPUs
 	}
 	return true
 }

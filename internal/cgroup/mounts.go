@@ -93,7 +93,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// dir returns where group stands in the file system, if the mount shows it.
+// dir returns the path of group in the file system, if the mount shows it.
 func (m mount) dir(group string) (string, bool) {
 	if !within(group, m.root) {
 		return "", false
@@ -101,7 +101,7 @@ func (m mount) dir(group string) (string, bool) {
 	return path.Join(m.point, strings.TrimPrefix(group, m.root)), true
 }
 
-// upwards yields group and each one above it, with where it stands, as far as the mount shows them.
+// upwards yields group and its parents, with their paths, as far as the mount shows them.
 func (m mount) upwards(group string) iter.Seq2[string, string] {
 	return func(yield func(group, dir string) bool) {
 		for {
@@ -120,8 +120,8 @@ func within(group, root string) bool {
 }
 
 // find returns the mount that shows group of the hierarchy with the given controller ("" for version 2), and whether
-// there is one. Where several do, the one that starts nearest to the group wins: a container's own mount rather than
-// a view of the host's tree that was handed into it.
+// there is one. If several do, the mount that starts nearest to the group wins: a container's own mount rather than a
+// mounted view of the host's tree.
 func find(mounts []mount, controller, group string) (mount, bool) {
 	var best mount
 	found := false

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// defaultPeriod is the kernel's quota period where none is stated.
+// defaultPeriod is the kernel's quota period if none is given.
 const defaultPeriod = 100 * time.Millisecond
 
 // ParseCPUList returns how many CPUs a kernel list such as "0-2,4" names. An empty list names none. Ranges that run
@@ -80,7 +80,7 @@ type Stat struct {
 	Used      time.Duration // CPU time used
 	HasUsed   bool          // whether the file says so
 	Periods   uint64        // quota periods in which the group ran
-	Throttled uint64        // of these, those in which it was stopped because its quota was used up
+	Throttled uint64        // the periods in which it was stopped because its quota was used up
 	Stopped   time.Duration // how long its threads were stopped altogether
 }
 

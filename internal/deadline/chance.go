@@ -16,20 +16,20 @@ const (
 	chanceUp   = 0.1
 	chanceDown = chanceUp / 99
 
-	// chanceSample is the share of the faster requests that are counted, each for as many, so that most requests write to
-	// no memory that others share.
+	// chanceSample is the number of faster requests that one counted request stands for. So most requests do not write
+	// to shared memory.
 	chanceSample = 8
 
-	// longestKey bounds what a key may pin, in bytes. Nothing is learnt of longer ones.
+	// longestKey is the length in bytes of the longest key that is kept. Nothing is learnt about longer keys.
 	longestKey = 256
 )
 
-// A Chance decides whether a missed deadline had left enough time, by how long successful requests of the same key take. A shorter
-// deadline is the choice of the caller, and says nothing about the service.
+// A Chance decides whether a missed deadline had left enough time, from the latency of successful requests of the same
+// key. A shorter deadline is the caller's choice, and does not count against the service.
 //
 // Per key, such as a route or a method, a Chance follows the latency that 99 of 100 successful requests stay under. The
-// quantile is high because a caller may well ask for what takes longest. The estimate never exceeds the slowest request
-// observed, so callers that all have the same deadline are never all excused.
+// quantile is high because a caller may send the slowest kind of request. The estimate never exceeds the slowest
+// request observed. So if all callers have the same deadline, their missed deadlines still count.
 //
 // A Chance is made by [NewChance], and safe for concurrent use: it takes a lock only when it meets a new key, and does not
 // allocate after that.
@@ -38,8 +38,8 @@ type Chance struct {
 	tracks Estimator // for its table alone
 }
 
-// NewChance returns a Chance that knows nothing yet: until 10 requests of a key have succeeded, a chance is fair from least
-// on. If o is nil, it has the defaults. The error names the invalid field.
+// NewChance returns an empty Chance: until 10 requests of a key have succeeded, a time of at least least is fair. If o
+// is nil, it has the defaults. The error names the invalid field.
 func NewChance(least time.Duration, o *Options) (*Chance, error) {
 	if least < 0 {
 		return nil, fmt.Errorf("deadline: least: must be at least 0, got %v", least)
@@ -53,7 +53,7 @@ func NewChance(least time.Duration, o *Options) (*Chance, error) {
 	return c, nil
 }
 
-// Observe learns that a request of key succeeded after latency. A negative latency counts as 0.
+// Observe records that a request of key succeeded after latency. A negative latency counts as 0.
 func (c *Chance) Observe(key string, latency time.Duration) {
 	if len(key) > longestKey {
 		return
@@ -66,8 +66,8 @@ func (c *Chance) Observe(key string, latency time.Duration) {
 // Fair reports whether given, without the time that the caller used up itself, is enough for a request of key.
 func (c *Chance) Fair(key string, given time.Duration) bool { return given >= c.Needs(key) }
 
-// Needs returns the time from which on a chance is fair: what 99 of 100 requests of key that succeed stay under, or the
-// constant given to [NewChance] while that is unknown.
+// Needs returns the shortest time that is fair: the 99th percentile of the latency of successful requests of key, or
+// the constant given to [NewChance] while that is unknown.
 func (c *Chance) Needs(key string) time.Duration {
 	if t := (*c.tracks.tracks.Load())[key]; t != nil {
 		if seen, estimate := unpack(t.state.Load()); seen >= chanceWarmUp {
@@ -77,7 +77,7 @@ func (c *Chance) Needs(key string) time.Duration {
 	return c.least
 }
 
-// observeHigh moves an estimate of the 99 % quantile. Of samples that arrive at the same instant, one may be lost.
+// observeHigh moves an estimate of the 99 % quantile. If samples arrive at the same instant, one may be lost.
 func (t *track) observeHigh(latency time.Duration) {
 	state := t.state.Load()
 	seen, estimate := unpack(state)

@@ -18,6 +18,6 @@
 // latencies up to 250 ms; above that there is one per second. After 24 probes the estimate has found a service that
 // became ten times faster.
 //
-// An Estimator also learns the least budget of a key: the time in which nine of ten of its requests finish. A missed deadline
-// that was shorter says nothing about the service.
+// An Estimator also learns the least budget of a key: the time in which nine of ten of its requests finish. A missed
+// deadline that was shorter than this does not count against the service.
 package deadline

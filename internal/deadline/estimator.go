@@ -14,11 +14,11 @@ const defaultMaxKeys = 1000
 
 // Options are the options of an [Estimator]. The zero Options consists entirely of defaults.
 type Options struct {
-	// MaxKeys is the number of keys with an estimate of their own. Further keys have none, and their requests are never too late.
-	// If MaxKeys is 0, it is 1000.
+	// MaxKeys is the number of keys with an estimate. Requests of further keys are never too late. If MaxKeys is 0, it
+	// is 1000.
 	MaxKeys int
 
-	// MinBudget is the least that [Estimator.MinBudget] returns. If MinBudget is 0, it is 100 ms.
+	// MinBudget is the lower bound of [Estimator.MinBudget]. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 }
 
@@ -31,7 +31,7 @@ type Estimator struct {
 	tracks    atomic.Pointer[map[string]*track] // replaced as a whole, never changed
 }
 
-// New returns an Estimator that knows nothing. If o is nil, it has the defaults. The error names the invalid field.
+// New returns an empty Estimator. If o is nil, it has the defaults. The error names the invalid field.
 func New(o *Options) (*Estimator, error) {
 	if o == nil {
 		o = &Options{}
@@ -51,16 +51,16 @@ func New(o *Options) (*Estimator, error) {
 	return e, nil
 }
 
-// Observe learns that a request of key has finished after latency. A request that failed in a hurry, or was refused,
-// should not be observed: it says nothing about how long the work takes. A negative latency counts as 0.
+// Observe records that a request of key has finished after latency. Do not observe requests that failed quickly or were
+// refused, because they say nothing about how long the work takes. A negative latency counts as 0.
 func (e *Estimator) Observe(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
 		t.observe(latency)
 	}
 }
 
-// Unfinished learns that a request of key was cut off after latency, by its deadline or its client: it would have taken
-// longer. Without it, an Estimator of requests that all meet their end too early would never learn.
+// Unfinished records that a request of key was cut off after latency, by its deadline or its client, and would have
+// taken longer. Without it, an Estimator would never learn if all requests were cut off.
 func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
 		t.unfinished(latency)
@@ -69,7 +69,8 @@ func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time)
 
 // TooLate reports whether a request of key that starts now should be refused because it would hardly finish before
 // deadline. It is true if deadline is not after now. Else it is false if deadline is zero, if fewer than 20 requests of
-// key have been observed, and for a probe: a request that is too late, but is let through to learn whether that is still so.
+// key have been observed, and for a probe, which is a late request that is admitted to find out whether the estimate
+// still holds.
 func (e *Estimator) TooLate(key string, now, deadline time.Time) bool {
 	if deadline.IsZero() {
 		return false

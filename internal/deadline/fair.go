@@ -19,8 +19,8 @@ const (
 	fairDown  = 0.005
 	fairHaste = 10
 
-	// generous is how many budgets a request must have had for its latency to count. Requests with less would teach only
-	// the latencies that fit into their deadlines, and so lower it step by step.
+	// generous is how many budgets of time a request must have had for its latency to count. Requests with less time
+	// succeed only if they are fast, so counting them would lower the budget step by step.
 	generous = 2
 )
 
@@ -34,9 +34,8 @@ func (o *Options) minBudget() (time.Duration, error) {
 	return min(o.MinBudget, mostEstimate), nil
 }
 
-// MinBudget returns the least time that a request of key must have had for a missed deadline to count against the service:
-// the time in which nine of ten requests of key finish, and at least Options.MinBudget. It learns from
-// [Estimator.ObserveWithin].
+// MinBudget returns the shortest time budget for which a missed deadline of key counts against the service: the time in
+// which nine of ten requests of key finish, and at least Options.MinBudget. It learns from [Estimator.ObserveWithin].
 func (e *Estimator) MinBudget(key string) time.Duration {
 	if t := (*e.tracks.Load())[key]; t != nil {
 		_, estimate := unpack(t.fair.Load())
@@ -45,9 +44,8 @@ func (e *Estimator) MinBudget(key string) time.Duration {
 	return e.leastFair
 }
 
-// ObserveWithin is [Estimator.Observe] for a request that had left until its deadline when it began, which is [None] if it
-// had none. It also learns the budget, if left is at least twice as long as that: a request in a hurry finishes only
-// when it is a fast one.
+// ObserveWithin is [Estimator.Observe] for a request with the time left until its deadline, or [None]. If left is at
+// least twice the budget, it also learns the budget. Requests with less time finish only if they are fast.
 func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now time.Time) {
 	t := e.track(key, now)
 	if t == nil {
@@ -57,7 +55,7 @@ func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now t
 	observeFair(&t.fair, latency, left, e.leastFair)
 }
 
-// observeFair moves the budget in state, packed as that of a track, which never goes below least. Of samples that
+// observeFair moves the budget in state, packed like that of a track. The budget never goes below least. If samples
 // arrive at the same instant, one may be lost.
 func observeFair(state *atomic.Uint64, latency, left, least time.Duration) {
 	old := state.Load()

@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	// warmUp is how many requests have to be observed before there is an estimate: the least of twenty is one in twenty.
+	// warmUp is how many requests must be observed before there is an estimate: the fastest of twenty requests is one
+	// in twenty.
 	warmUp = 20
 
-	// A faster request lowers the estimate by down, a slower one raises it by up. It rests where the two balance: where
-	// up/(up+down), one in twenty, are faster. Steps in proportion make it follow microseconds and minutes alike: it
-	// takes 11 faster or 201 slower requests to fall or rise by a factor of e. In balance, it stays within some 15 % for
-	// latencies that spread over an order of magnitude.
+	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance:
+	// where up/(up+down), one in twenty, are faster. The steps are proportional, so it follows microseconds and minutes
+	// equally well: it takes 11 faster or 201 slower requests to fall or rise by a factor of e. In balance, it stays
+	// within some 15 % for latencies that spread over an order of magnitude.
 	up   = 0.005
 	down = 0.095
 
@@ -25,14 +26,14 @@ const (
 	mostProbe  = time.Second
 )
 
-// A track is what is known of one key.
+// A track holds the estimates for one key.
 //
-// The estimate is that of a quantile by stochastic approximation with multiplicative steps (Yazidi and Hammer,
+// The estimate is a quantile, found by stochastic approximation with multiplicative steps (Yazidi and Hammer,
 // "Multiplicative update methods for incremental quantile estimation", IEEE Transactions on Cybernetics, 2017).
 type track struct {
-	state  atomic.Uint64 // how many have been observed, up to warmUp, in the upper 8 bits; the estimate in the lower 56
+	state  atomic.Uint64 // the number of observations, up to warmUp, in the upper 8 bits; the estimate in the lower 56
 	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
-	fair   atomic.Uint64 // as state, of the budget; 0 until something has been learnt
+	fair   atomic.Uint64 // like state, for the budget; 0 until something has been learnt
 	born   time.Time
 	_      [80]byte // the next track is of another route, served by other cores
 }
@@ -52,8 +53,8 @@ func (t *track) estimate() (time.Duration, bool) {
 	return estimate, seen >= warmUp
 }
 
-// observe moves the estimate. Of samples that arrive at the same instant, one may be lost: which one does not depend on
-// how long it took.
+// observe moves the estimate. If samples arrive at the same instant, one may be lost; which one does not depend on its
+// latency.
 func (t *track) observe(latency time.Duration) {
 	state := t.state.Load()
 	seen, estimate := unpack(state)
@@ -65,7 +66,7 @@ func (t *track) observe(latency time.Duration) {
 		if t.state.CompareAndSwap(state, pack(seen+1, least)) {
 			return
 		}
-		state = t.state.Load() // those of the warm-up are few, and all count
+		state = t.state.Load() // the requests of the warm-up are few, so all of them count
 	}
 	switch {
 	case latency < estimate:
@@ -88,8 +89,8 @@ func step(estimate time.Duration, share float64) time.Duration {
 	return max(time.Duration(float64(estimate)*share), 1)
 }
 
-// probe reports whether it is time for another probe, and then the caller's request is it. A clock that went back by
-// more than the time between probes does not end them.
+// probe reports whether it is time for another probe. If so, the caller's request is the probe. A clock that went back
+// by more than the time between probes does not end them.
 func (t *track) probe(now time.Time, estimate time.Duration) bool {
 	at := int64(now.Sub(t.born))
 	last := t.probed.Load()

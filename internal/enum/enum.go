@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// String returns the name of v, or such as "state(7)" if it has none.
+// String returns the name of v, or a text such as "state(7)" if it has none.
 func String[T ~uint8](kind string, names []string, v T) string {
 	if int(v) < len(names) {
 		return names[v]
@@ -16,7 +16,7 @@ func String[T ~uint8](kind string, names []string, v T) string {
 	return strings.ToLower(kind[strings.LastIndexByte(kind, ' ')+1:]) + "(" + strconv.Itoa(int(v)) + ")"
 }
 
-// Marshal returns the name of v. The error says that v has none; kind begins it, such as "breaker: State".
+// Marshal returns the name of v. If v has no name, the error says so; it begins with kind, such as "breaker: State".
 func Marshal[T ~uint8](kind string, names []string, v T) ([]byte, error) {
 	if int(v) >= len(names) {
 		return nil, fmt.Errorf("%s: must be one of the named values, got %d", kind, v)

@@ -17,8 +17,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A Recorder is a Policy that remembers what it saw. It admits everything, unless told to refuse. The zero Recorder is
-// ready to use, and its methods may be called concurrently.
+// A Recorder is a Policy that remembers what it saw. It admits everything, unless Refuse was called. The zero Recorder
+// is ready to use, and its methods may be called concurrently.
 type Recorder struct {
 	mu       sync.Mutex
 	refusal  *spillway.Rejection
@@ -54,14 +54,14 @@ func (p *Recorder) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Resu
 	p.results = append(p.results, res)
 }
 
-// Requests returns what was admitted, in this order.
+// Requests returns the admitted requests, in order.
 func (p *Recorder) Requests() []spillway.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-// Results returns how what was admitted has ended, in this order.
+// Results returns the results of admitted requests, in the order of their ends.
 func (p *Recorder) Results() []spillway.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *Recorder) Outcomes() (out []spillway.Outcome) {
 	return out
 }
 
-// InFlight returns how many were admitted and have not ended.
+// InFlight returns how many admitted requests have not ended.
 func (p *Recorder) InFlight() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,9 +9,9 @@
 //
 // # Credits
 //
-// A request in flight holds a credit. Credits lie in cells, one per stripe, so that cores do not fight over one cache
-// line. Enter takes a credit from the goroutine's own cell and Leave puts it back there, with one atomic addition each.
-// The sum of all credits, idle or held, is the reserve. As long as the reserve is at most the limit, so are the
+// A request in flight holds a credit. Credits are stored in cells, one per stripe, so that cores do not contend for one
+// cache line. Enter takes a credit from the goroutine's own cell and Leave puts it back there, with one atomic addition
+// each. The sum of all credits, idle or held, is the reserve. As long as the reserve is at most the limit, so are the
 // requests in flight, and no goroutine has to look at the other cells.
 //
 // A goroutine whose own cell is empty grows the reserve up to the limit, and then takes idle credits from other cells. When
@@ -38,8 +38,8 @@ const NoLimit = math.MaxInt64
 const (
 	idleBits = 16            // of a cell's word, for its idle credits; the 48 above it count entries for 9 years at 1e6/s
 	entry    = 1 << idleBits // one entry
-	hoard    = 1 << 14       // idle credits in one cell from which on half of them are retired, far from overflow
-	chunk    = 64            // greatest growth of the reserve at once: at most so many credits are briefly in no cell
+	hoard    = 1 << 14       // number of idle credits in one cell above which half of them are retired, far from overflow
+	chunk    = 64            // greatest growth of the reserve at once: at most this many credits are briefly in no cell
 	slice    = 2 * Cells     // growth takes this part of the room at most, so that the last credits are taken one by one
 )
 
@@ -56,7 +56,8 @@ type state struct {
 	last    int // number of the last cell that is used: a power of two, less one
 }
 
-// A cell is idle credits and the number of requests that entered by it, in one word: entries << idleBits + idle.
+// A cell holds its idle credits and the number of requests that entered through it, in one word: entries << idleBits +
+// idle.
 type cell struct {
 	word atomic.Int64
 	_    [stripe.Size - 8]byte
@@ -70,8 +71,8 @@ func New() Counter { return sized(min(stripe.Wide(), Cells)) }
 
 func sized(cells int) Counter { return Counter{&state{last: cells - 1}} }
 
-// Enter admits one request unless that would exceed limit, and returns the cell to pass to Leave or Undo. However many
-// goroutines enter at once, the limit holds.
+// Enter admits one request unless that would exceed limit, and returns the cell to pass to Leave or Undo. The limit
+// holds for any number of concurrent goroutines.
 func (c Counter) Enter(limit int64) (at int, ok bool) {
 	s := c.state
 	if s == nil {
@@ -85,7 +86,7 @@ func (c Counter) Enter(limit int64) (at int, ok bool) {
 		}
 		own.Add(1 - entry)
 	} else if idle(own.Load()) > 0 && s.reserve.Load() <= limit { // a refusal only reads
-		// The reserve is looked at again with the credit in hand: it may have grown for a request with a higher limit.
+		// Check the reserve again while holding the credit: it may have grown for a request with a higher limit.
 		if idle(own.Add(entry-1)) >= 0 && s.reserve.Load() <= limit {
 			return at, true
 		}
@@ -94,7 +95,7 @@ func (c Counter) Enter(limit int64) (at int, ok bool) {
 	return at, s.search(at, limit)
 }
 
-// search enters by the cell at, whose own credits do not suffice.
+// search enters through the cell at, which has too few credits of its own.
 func (s *state) search(at int, limit int64) bool {
 	own := &s.cells[at&(Cells-1)].word
 	for {
@@ -127,7 +128,7 @@ func (s *state) search(at int, limit int64) bool {
 // half is for take: half of the idle credits of a cell, rounded up, so that they spread.
 const half = -1
 
-// take takes up to most idle credits from one cell; the own one comes last. It returns 0 if there are none.
+// take takes up to most idle credits from one cell; the caller's own cell comes last. It returns 0 if there are none.
 func (s *state) take(at int, most int64) int64 {
 	for i := range s.last + 1 {
 		word := &s.cells[(at+1+i)&s.last&(Cells-1)].word
@@ -172,10 +173,10 @@ func (c Counter) Leave(at int) {
 //go:noinline
 func (s *state) trim(at int) { s.reserve.Add(-s.take(at-1, half)) }
 
-// Undo takes an Enter back: the request never ran and counts neither as entered nor as gone.
+// Undo reverses an Enter. The request never ran, so it does not count as entered or left.
 func (c Counter) Undo(at int) { c.state.cells[at&(Cells-1)].word.Add(1 - entry) }
 
-// Size returns the number of requests in flight. While others enter and leave it may be off by a few.
+// Size returns the number of requests in flight. While other requests enter and leave, it may be off by a few.
 func (c Counter) Size() int64 {
 	if c.state == nil {
 		return 0
@@ -184,7 +185,8 @@ func (c Counter) Size() int64 {
 	return max(c.state.reserve.Load()-idle, 0)
 }
 
-// Totals returns the requests in flight, as Size, and the requests that have entered; the difference have left.
+// Totals returns the requests in flight, like Size, and the number of requests that have entered. The difference is the
+// number that have left.
 func (c Counter) Totals() (size, in int64) {
 	s := c.state
 	if s == nil {

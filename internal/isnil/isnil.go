@@ -1,5 +1,5 @@
-// Package isnil tells a nil in an interface from a value: constructors refuse both kinds of nil before a method is
-// called.
+// Package isnil tells a nil in an interface from a value: constructors refuse both kinds of nil before they call a
+// method.
 //
 //	if isnil.Is(o.Like) {
 //		return nil, errors.New("limiter: Keyed: Like must be set, got nil")

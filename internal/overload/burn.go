@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// slice is how long work that yields runs between two yields.
+// slice is how long yielding work runs between two yields.
 const slice = 100 * time.Microsecond
 
-// A Burner burns CPU by counted iterations, so that what a request costs does not depend on how much of a core the
-// process happens to get. It is safe for concurrent use.
+// A Burner burns CPU by counted iterations, so that the cost of a request does not depend on how much of a core the
+// process gets. It is safe for concurrent use.
 type Burner struct {
 	perMilli float64 // iterations in a millisecond of CPU
 	sink     atomic.Uint64
@@ -48,7 +48,7 @@ func spin(n int) uint64 {
 }
 
 // calibrate returns how many iterations of spin use a millisecond of CPU. It measures the CPU time of its thread, not
-// the wall clock, so that neither a quota nor a neighbour falsifies it, and takes the median of many trials.
+// the wall clock, so that a quota or a neighbour cannot distort it, and takes the median of many trials.
 func calibrate() float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -62,7 +62,7 @@ func NewCgroup(name string, quota float64) (*Cgroup, error) {
 	return g, nil
 }
 
-// make creates a group below the own one or, where that is not allowed, beside it.
+// make creates a group below the group of this process or, where that is not allowed, beside it.
 func (g *Cgroup) make(mount, path, name string) (string, error) {
 	if mount == "" {
 		return "", errors.New("no cgroup file system with a cpuacct controller is mounted")
@@ -171,7 +171,7 @@ func writeFile(dir, name, value string) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(value), 0o644) //nolint:gosec // a kernel file, its mode is not ours
 }
 
-// cpuHierarchy finds the file system with the cpu controller: version 1 if it has one of its own, else version 2.
+// cpuHierarchy finds the file system with the cpu controller: version 1 if that has one, else version 2.
 func cpuHierarchy(mounts []byte) (dir string, v2 bool) {
 	if dir = mountOf(mounts, "cpu"); dir != "" {
 		return dir, false

@@ -92,7 +92,7 @@ func (run *Run) chart(name, unit, about string, value func(figures, cell) float6
 	return c
 }
 
-// line follows one figure of the server's own view: the last that was shown in each grain.
+// line returns one figure of the server's own view over time: the last one of each grain.
 func (run *Run) line(s *Series, name string, value func(*ServerSample) float64) report.Line {
 	l := report.Line{Name: name, Role: run.role(s.Guard)}
 	for _, c := range s.cells() {
@@ -107,7 +107,7 @@ func (run *Run) line(s *Series, name string, value func(*ServerSample) float64) 
 	return l
 }
 
-// own shows what a guard itself believed, if it has said anything.
+// own shows the guard's own figures, if it has any.
 func (run *Run) own(s *Series) (report.Section, bool) {
 	has := func(value func(*View) *float64) bool {
 		return slices.ContainsFunc(s.Server, func(v ServerSample) bool { return value(&v.View) != nil })

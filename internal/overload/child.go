@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// childEnv carries the orders to a process that shall be the server.
+// childEnv carries the orders to the server process.
 const childEnv = "SPILLWAY_OVERLOAD_SERVER"
 
-// beat is how often the server shows its own view.
+// beat is the interval at which the server prints its own view.
 const beat = 100 * time.Millisecond
 
-// childOrders is what the parent asks of the server process.
+// childOrders are the parent's instructions for the server process.
 type childOrders struct {
 	Guard    string  `json:"guard"`
 	Work     string  `json:"work"`
-	PerMilli float64 `json:"per_milli"` // iterations per millisecond of CPU; 0 asks the server to find out
-	Capacity float64 `json:"capacity"`  // requests per second, for guards that must be told; 0 if it is not known yet
+	PerMilli float64 `json:"per_milli"` // iterations per millisecond of CPU; 0 asks the server to measure it
+	Capacity float64 `json:"capacity"`  // requests per second, for guards that need it; 0 if it is not known yet
 }
 
 // childReady is the first line the server writes.
@@ -86,7 +86,7 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	return <-failed
 }
 
-// newService makes ready what the server shall do.
+// newService prepares the work of the server.
 func (c *Config) newService(o childOrders) (*Service, error) {
 	if _, err := c.guard(o.Guard); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A client speaks HTTP/1.1 over kept connections, as many as are needed at once. It is written by hand because at
+// A client speaks HTTP/1.1 over kept connections, and opens more when needed. It is written by hand because at
 // thousands of requests a second net/http's own client would use more CPU than the server under test.
 type client struct {
 	addr    string
@@ -36,7 +36,7 @@ func newClient(addr, path string) *client {
 	return &client{addr: addr, request: []byte("GET " + path + " HTTP/1.1\r\nHost: overload\r\n\r\n")}
 }
 
-// Do sends one request, as [Client] has it.
+// Do sends one request, as [Client] describes.
 func (c *client) Do(deadline time.Time) error {
 	status, err := c.do(deadline)
 	if err != nil {

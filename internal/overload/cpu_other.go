@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Without the thread's own clock the calibration takes the wall clock, and keeps its fastest trial.
+// Without a clock for the thread, the calibration uses the wall clock and keeps its fastest trial.
 func threadCPU() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func processCPU() time.Duration { return 0 }

@@ -1,4 +1,4 @@
-// Package overload measures how much useful work a real server does under far more load than it can carry.
+// Package overload measures how much useful work a real server does under far more load than it can handle.
 //
 //	func main() {
 //		os.Exit(overload.Main(overload.Config{
@@ -6,18 +6,18 @@
 //		}))
 //	}
 //
-// The server is the same program started once more: a net/http server, or that of another [Transport], with GOMAXPROCS=1,
-// which burns a counted amount of CPU for each request. Where the machine allows it, that process gets a control group of
-// its own with a CPU quota, so that server and clients do not fight for the cores. It ends when its parent does, and all
-// traffic stays on the loopback device.
+// The server is the same program started once more: a net/http server, or that of another [Transport], with
+// GOMAXPROCS=1, which burns a counted amount of CPU for each request. Where the machine allows it, that process gets
+// its own control group with a CPU quota, so that server and clients do not compete for the cores. It ends when its
+// parent does, and all traffic stays on the loopback device.
 //
 // # The clients
 //
-// They form an open loop, as the users of a service do. Send times are drawn beforehand from a Poisson process, and no
-// client waits for the answer of another. Latency counts from the intended send time, so a generator that falls behind
-// cannot flatter the server; its delay is part of the result. Unless the [Work] says otherwise, a client gives up after
-// a second, and an answer that takes longer than half a second is worthless. A client of net/http that gives up closes
-// its connection.
+// They form an open loop, like the users of a service. Send times are drawn beforehand from a Poisson process, and no
+// client waits for another client's answer. Latency counts from the intended send time, so a generator that falls
+// behind cannot flatter the server; its delay is part of the result. Unless the [Work] says otherwise, a client gives
+// up after a second, and an answer that takes longer than half a second is worthless. A client of net/http that gives
+// up closes its connection.
 //
 // # The run
 //
@@ -26,5 +26,6 @@
 // capacity. A server that does not recover there is replaced, so that one load does not spoil the next, and the result
 // says so. The step down to a last light load is never helped in this way.
 //
-// The server reports its figures ten times a second over a pipe, since a jammed server could not answer questions.
+// The server reports its figures ten times a second over a pipe, because an overloaded server could not answer
+// questions.
 package overload

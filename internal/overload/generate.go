@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The client's side of the bargain, for a [Work] that does not say otherwise.
+// The default SLO and deadline of clients, for a [Work] that does not set them.
 const (
 	defaultSLO      = 500 * time.Millisecond // an answer that comes later is worthless
 	defaultDeadline = time.Second            // then the client gives up
@@ -26,7 +26,7 @@ const (
 	answered      // in full
 	refused       // because of overload
 	timeout       // nothing came within the deadline
-	failed        // anything else, a broken connection for one
+	failed        // anything else, such as a broken connection
 	unsent        // the generator had reached its bound
 )
 
@@ -35,7 +35,7 @@ type sample struct {
 	at      time.Duration // intended send time, since the run began
 	lag     time.Duration // how much later it was really sent
 	latency time.Duration
-	waited  time.Duration // since the client first asked for the same, if this is not the first time
+	waited  time.Duration // time since the first attempt, if this is a retry
 	kind    kind
 	late    bool // the answer, if there was one, came after the SLO
 }
@@ -63,7 +63,7 @@ type generator struct {
 	base     time.Time // sample times count from here
 	slo      time.Duration
 	deadline time.Duration
-	tries    int // how often a client asks again if it was refused or not answered
+	tries    int // how often a client retries if it was refused or not answered
 	open     atomic.Int64
 	wg       sync.WaitGroup
 
@@ -92,7 +92,7 @@ func (g *generator) run(ctx context.Context, from time.Duration, times []time.Du
 	return samples
 }
 
-// begin counts a request, unless as many as may be are open.
+// begin counts a request, unless the maximum number is already open.
 func (g *generator) begin(s *sample, t *tally) bool {
 	t.sent.Add(1)
 	if g.open.Add(1) > maxInFlight {
@@ -122,7 +122,7 @@ func (g *generator) one(s *sample, t *tally) {
 	t.ended.Add(1)
 }
 
-// insist asks again for what s asked for, as often as a client does.
+// insist retries the request of s as often as a client does.
 func (g *generator) insist(ctx context.Context, s *sample, t *tally) {
 	last := *s
 	for range g.tries {

@@ -10,26 +10,26 @@ import (
 
 // A Guard is one way to protect the server, to be measured against the others.
 type Guard struct {
-	// Name is how the -guards flag and the results call it.
+	// Name is the name of the guard in the -guards flag and the results.
 	Name string
 
-	// Wrap puts the guard around the handler that does the work. It runs in the server process, after the process has been
-	// moved to its control group. The StatsFunc may be nil if the guard has nothing to show. A Transport other than net/http
-	// goes by the Name alone and does not call Wrap.
+	// Wrap puts the guard around the handler that does the work. It runs in the server process, after the process has
+	// been moved to its control group. The StatsFunc may be nil if the guard has nothing to show. A Transport other
+	// than net/http uses only the Name and does not call Wrap.
 	Wrap func(http.Handler) (http.Handler, StatsFunc, error)
 }
 
-// A StatsFunc returns what a guard believes at this moment. It is called ten times a second, by one goroutine.
+// A StatsFunc returns the figures of a guard at this moment. It is called ten times a second, by one goroutine.
 type StatsFunc func() View
 
-// A View is what a guard believes at one moment. A nil field is not known, or is nothing this guard has.
+// A View holds the figures of a guard at one moment. A nil field is unknown, or the guard does not have this figure.
 type View struct {
 	CPURaw      *float64 `json:"cpu_raw,omitempty"`      // last reading, as a fraction of what the process may use
 	CPUSmoothed *float64 `json:"cpu_smoothed,omitempty"` // the same, smoothed
-	Limit       *float64 `json:"limit,omitempty"`        // how many requests it would let in at once
+	Limit       *float64 `json:"limit,omitempty"`        // how many requests it would admit at once
 	InFlight    *float64 `json:"in_flight,omitempty"`    // how many it has let in and not seen end
 	Overloaded  *bool    `json:"overloaded,omitempty"`
-	Reason      string   `json:"reason,omitempty"` // why it believes itself overloaded, or why it refused last
+	Reason      string   `json:"reason,omitempty"` // why it considers the server overloaded, or why it refused last
 	Admitted    *int64   `json:"admitted,omitempty"`
 	Refused     *int64   `json:"refused,omitempty"`
 
@@ -40,7 +40,7 @@ type View struct {
 // Known returns a pointer to v, for the fields of a [View].
 func Known[T any](v T) *T { return &v }
 
-// None is the guard that guards nothing: the bare server.
+// None is no guard: the bare server.
 func None() Guard {
 	return Guard{Name: "none", Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) { return h, nil, nil }}
 }
@@ -48,8 +48,8 @@ func None() Guard {
 // fixedPrefix stands before the limit in the name of a Fixed guard.
 const fixedPrefix = "fixed:"
 
-// Fixed is the guard that refuses with 503 what would exceed limit requests in flight. With the limit that suits a
-// work best it is the yardstick for what an adaptive guard can reach.
+// Fixed is a guard that refuses requests above limit in flight with 503. With the best limit for a work, it is the
+// yardstick for adaptive guards.
 func Fixed(limit int) Guard {
 	return Guard{Name: fixedPrefix + strconv.Itoa(limit), Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) {
 		if limit < 1 {

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Config is what a program offers to be measured.
+// Config holds the guards and works that a program can measure.
 type Config struct {
-	// Guards can be chosen by -guards, beside none and fixed:N, which are always there.
+	// Guards can be chosen by -guards, in addition to none and fixed:N, which always exist.
 	Guards []Guard
 
-	// Works can be chosen by -work, beside those of [Works].
+	// Works can be chosen by -work, in addition to those of [Works].
 	Works []Work
 
-	// Transport brings requests to the server. If it is nil, that is net/http, whose guards are those that wrap handlers.
+	// Transport carries requests to the server. If it is nil, it is net/http, with guards that wrap handlers.
 	Transport Transport
 
 	// DefaultGuards is the default of -guards. If it is empty, that is "none".
@@ -213,7 +213,7 @@ func (run *Run) note(p *progress, format string, args ...any) {
 	p.line("%s", text)
 }
 
-// warn says where the generator, not the server, may have made the figures.
+// warn reports where the generator, not the server, may have caused the figures.
 func (run *Run) warn(p *progress) {
 	for _, r := range run.Results {
 		if r.SendLagP99 > 20 {

@@ -9,8 +9,8 @@ type stretch struct {
 	samples  []sample
 }
 
-// result reduces one load to its figures. next is what followed it, to find the recovery, and before the latencies of
-// the unloaded server at the beginning; both may be nil.
+// result reduces one load to its figures. next is the stretch after it, to find the recovery. before holds the
+// latencies of the unloaded server at the beginning. Both may be nil.
 func (l *stretch) result(guard string, capacity float64) Result {
 	last := between(l.samples, l.from+(l.to-l.from)/2, l.to)
 	all := between(l.samples, l.from, l.to)
@@ -42,7 +42,7 @@ func (l *stretch) result(guard string, capacity float64) Result {
 	return r
 }
 
-// goodput returns the useful answers per second to what was sent in [from, to), as a fraction of the capacity.
+// goodput returns the useful answers per second to requests sent in [from, to), as a fraction of the capacity.
 func (l *stretch) goodput(from, to time.Duration, capacity float64) float64 {
 	if to <= from || capacity <= 0 {
 		return 0
@@ -69,7 +69,7 @@ const (
 	recoverySlack = 1.25
 	recoveryFloor = 10 * time.Millisecond
 	recoveryBad   = 0.01
-	recoveryTail  = time.Second // what is left to judge by at the end
+	recoveryTail  = time.Second // minimum time left at the end to judge by
 )
 
 // recovered returns how long after the beginning of rest, a stretch of light load behind a heavy one, everything was

@@ -17,7 +17,7 @@ const (
 	reportNone = "none"
 )
 
-// grain is the resolution of the charts: shorter, and chance hides the course of things.
+// grain is the resolution of the charts. With a finer one, noise would hide the trend.
 const grain = 500 * time.Millisecond
 
 // writeReport writes the page where o.report says, and returns where that is.
@@ -44,8 +44,8 @@ func writeReport(name string, run *Run) (string, error) {
 	return f.Name(), err
 }
 
-// Page presents the run. The loads stand one behind the other on the time axis, without the light load between them,
-// so that all guards can be seen in one picture.
+// Page presents the run. The loads follow one another on the time axis, without the light load between them, so that
+// one picture shows all guards.
 func (run *Run) Page() *report.Page {
 	p := &report.Page{
 		Title: "What is left of the work in an overload",
@@ -75,7 +75,7 @@ func (run *Run) Page() *report.Page {
 	return p
 }
 
-// lead says in a sentence what came out at the load that tells most: five times the capacity, or else the heaviest.
+// lead sums up in a sentence the result at the most telling load: five times the capacity, or else the heaviest.
 func (run *Run) lead() string {
 	var load float64
 	for _, r := range run.Results {
@@ -114,7 +114,8 @@ func title(guard string) string {
 	return guard
 }
 
-// role gives the bare server the quiet colour and the guards the others, the fixed limits last: they are the yardstick.
+// role gives the bare server the quiet colour and the guards the other colours. Fixed limits come last, because they
+// are the yardstick.
 func (run *Run) role(guard string) report.Role {
 	if guard == "none" {
 		return report.Bare
@@ -134,7 +135,7 @@ func (run *Run) role(guard string) report.Role {
 
 func (run *Run) bars() []report.BarGroup {
 	var groups []report.BarGroup
-	place := map[string]int{} // by load and how often it has come before, since a load may be run twice
+	place := map[string]int{} // by load and its number of earlier runs, because a load may be run twice
 	for _, s := range run.Series {
 		times := map[float64]int{}
 		for _, r := range run.Results {

@@ -22,7 +22,7 @@ type Plan struct {
 	Recheck bool          // measure the capacity once more at the end
 }
 
-// Measure carries out p and tells on out what goes on.
+// Measure carries out p and reports its progress on out.
 func (c *Config) Measure(ctx context.Context, p Plan, out io.Writer) (*Run, error) {
 	if err := p.check(c); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func ParseLoads(text string) ([]float64, error) {
 	return loads, nil
 }
 
-// The bounds keep a slip of the finger from becoming a flood.
+// The bounds keep a typing error from becoming a flood.
 const (
 	maxLoad = 50
 	maxTime = 10 * time.Minute

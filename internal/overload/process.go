@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A process is a server in a process of its own.
+// A process is a server in a separate process.
 type process struct {
 	ready childReady
 	cmd   *exec.Cmd
@@ -68,7 +68,7 @@ func (p *process) begin(lines *json.Decoder, group *Cgroup) error {
 	return lines.Decode(&p.ready)
 }
 
-// collect reads what the server shows until it ends.
+// collect reads the output of the server until it ends.
 func (p *process) collect(lines *json.Decoder) {
 	for {
 		var s ServerSample
@@ -91,16 +91,16 @@ func (p *process) latest() (ServerSample, bool) {
 	return p.samples[len(p.samples)-1], true
 }
 
-// stop ends the process and returns what it showed, with the times counted from base.
+// stop ends the process and returns its output, with times counted from base.
 func (p *process) stop() {
-	_ = p.stdin.Close() // tells the server to end; if it has ended already, so much the better
+	_ = p.stdin.Close() // tells the server to end, if it has not ended already
 	killer := time.AfterFunc(300*time.Millisecond, func() { _ = p.cmd.Process.Kill() })
 	p.read.Wait()
 	_ = p.cmd.Wait() // killed or not, it is gone
 	killer.Stop()
 }
 
-// since returns what the server showed, with the times counted from base.
+// since returns the output of the server, with times counted from base.
 func (p *process) since(base time.Time) []ServerSample {
 	p.mu.Lock()
 	defer p.mu.Unlock()

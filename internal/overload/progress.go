@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// lineWidth is how much of a line can be rewritten safely: one that wraps could not be.
+// lineWidth is the longest line that can be rewritten safely; a line that wraps cannot.
 const lineWidth = 79
 
-// progress tells a person what is going on: one rewritten line on a terminal, now and then a plain line elsewhere.
+// progress shows the state of the run: one rewritten line on a terminal, or a plain line now and then elsewhere.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -39,7 +39,7 @@ func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// rewrite shows text in the line that is replaced by what comes next.
+// rewrite shows text in the line that the next text replaces.
 func (p *progress) rewrite(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *progress) clear() {
 	}
 }
 
-// watch follows a stretch until the returned function is called, which says how it went.
+// watch shows the progress of a stretch until the returned function is called, which prints the result.
 func (p *progress) watch(g *guardRun, span Span, t *tally) (stop func()) {
 	var wg sync.WaitGroup
 	done := make(chan struct{})
@@ -123,8 +123,9 @@ func (c counts) minus(d counts) counts {
 	return counts{c.sent - d.sent, c.ended - d.ended, c.good - d.good, c.refused - d.refused, c.timeouts - d.timeouts}
 }
 
-// inTime returns the share of the requests answered in time, of those that ended and those that should have: due of them
-// were sent longer than the SLO ago. Requests that have time left say nothing. Without any the share is 1.
+// inTime returns the share of the requests answered in time, of those that ended and those that should have: due of
+// them were sent longer than the SLO ago. Requests that have time left do not count. Without any requests the share is
+// 1.
 func (c counts) inTime(due int) float64 {
 	judged := max(c.ended, int64(due))
 	if judged == 0 {

@@ -13,8 +13,8 @@ import (
 // ratePrefix stands before the fraction in the name of a Rate guard.
 const ratePrefix = "rate:"
 
-// Rate is the guard that refuses with 503 what comes faster than the given fraction of capacity, a number of requests per
-// second: a token bucket that holds a tenth of a second. It knows what an adaptive guard has to find out.
+// Rate is a guard that refuses requests above the given fraction of capacity, in requests per second, with 503. It is a
+// token bucket that holds a tenth of a second. It knows the capacity, which an adaptive guard has to find out.
 func Rate(fraction, capacity float64) Guard {
 	return Guard{Name: ratePrefix + strconv.FormatFloat(fraction, 'g', -1, 64), Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) {
 		perSecond := fraction * capacity

@@ -9,7 +9,7 @@ import (
 // bucket is the grain of the recorded series.
 const bucket = 100 * time.Millisecond
 
-// A Run is everything one invocation has measured. Latencies are in milliseconds, shares are fractions of the requests
+// A Run holds all measurements of one invocation. Latencies are in milliseconds, shares are fractions of the requests
 // sent, and goodput is a fraction of the capacity.
 type Run struct {
 	Conditions
@@ -23,7 +23,7 @@ type Run struct {
 	Series        []Series `json:"series,omitempty"`
 }
 
-// Conditions are what the figures of a run hold for.
+// Conditions describe the setup under which the figures of a run were measured.
 type Conditions struct {
 	Quota      float64 `json:"quota"` // CPUs the server may use; 0 means no limit but GOMAXPROCS=1
 	Seconds    float64 `json:"seconds"`
@@ -34,8 +34,8 @@ type Conditions struct {
 	Platform   string  `json:"platform"`
 }
 
-// A Result is how one guard did under one load. Fields without All are of the last half of the load, fields with All
-// of the whole, the step at its beginning included.
+// A Result holds the figures of one guard under one load. Fields without All cover the last half of the load. Fields
+// with All cover the whole load, including the step at its beginning.
 type Result struct {
 	Guard   string  `json:"guard"`
 	Load    float64 `json:"load"` // as a multiple of the capacity
@@ -59,16 +59,16 @@ type Result struct {
 
 	FirstRefusal *float64 `json:"first_refusal_s"` // when the first refusal reached a client, from the start of the load
 	FirstMiss    *float64 `json:"first_miss_s"`    // send time of the first request not answered in time
-	Recovered    *float64 `json:"recovered_s"`     // after the load, back at 0.5: until all is as before; null if it was not, or not tried
+	Recovered    *float64 `json:"recovered_s"`     // after the load, back at 0.5: time until everything is as before; null if that did not happen or was not tried
 
 	SendLagP99 float64 `json:"send_lag_p99_ms"` // how far the generator itself was behind
 	Unsent     int     `json:"unsent,omitempty"`
 	Start      float64 `json:"start_s"` // in the guard's series
 	End        float64 `json:"end_s"`
-	Fresh      bool    `json:"fresh,omitempty"` // the server before it had not recovered, so that this load began on a new one
+	Fresh      bool    `json:"fresh,omitempty"` // the previous server had not recovered, so this load began on a new one
 }
 
-// A Series is how one guard's run went over time.
+// A Series is the course of one guard's run over time.
 type Series struct {
 	Guard  string         `json:"guard"`
 	Points []Point        `json:"points"`
@@ -100,7 +100,7 @@ type Span struct {
 	Fresh  bool    `json:"fresh,omitempty"`  // a new server began here
 }
 
-// figures is what can be said of a set of requests.
+// figures are the figures of a set of requests.
 type figures struct {
 	sent, good, answered, refused, timeouts, failed, unsent int
 	latencies, refusals                                     []time.Duration // sorted

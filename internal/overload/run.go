@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	lightLoad    = 0.5             // what each step begins from, as a multiple of the capacity
+	lightLoad    = 0.5             // load before each step, as a multiple of the capacity
 	capacityWarm = time.Second     // before the capacity is counted
 	capacityTime = 3 * time.Second // while it is counted
 	recheckTime  = 2 * time.Second // when it is counted again at the end
-	healthyShare = 0.8             // of the light load answered in time: then the next step may begin
+	healthyShare = 0.8             // share of the light load that must be answered in time before the next step begins
 )
 
 // A runner carries out one Run.
@@ -27,7 +27,7 @@ type runner struct {
 	capacity float64
 }
 
-// duration is how long the run will take, if every server but the bare one finds back to health.
+// duration is how long the run will take if every server but the bare one recovers.
 func (r *runner) duration() time.Duration {
 	var total time.Duration
 	if r.work.Capacity == 0 {
@@ -51,14 +51,14 @@ func (r *runner) duration() time.Duration {
 	return total.Round(time.Second)
 }
 
-// settles reports whether the i-th load is a step up that does not follow the light load anyway. A storm is to be seen
-// out, so the light load comes before the first load only.
+// settles reports whether the light load must run before the i-th load: before a step up, unless the light load
+// precedes it anyway. A storm must run to its end, so then the light load comes only before the first load.
 func (r *runner) settles(i int) bool {
 	loads := r.opts.Loads
 	return r.opts.Settle > 0 && loads[i] > lightLoad && (i == 0 || loads[i-1] > lightLoad && r.opts.Shape != Storm)
 }
 
-// capacityOf measures the bare server in a process of its own, unless the work says what its capacity is.
+// capacityOf measures the bare server in a separate process, unless the work sets its capacity.
 func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, error) {
 	if r.work.Capacity > 0 {
 		return r.work.Capacity, ctx.Err()
@@ -79,7 +79,7 @@ func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, erro
 func (r *runner) start(ctx context.Context, guard string) (*process, error) {
 	p, err := startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity}, r.group)
 	if err == nil {
-		r.perMilli = p.ready.PerMilli // the first server finds it out, for all others
+		r.perMilli = p.ready.PerMilli // the first server measures it for all others
 	}
 	return p, err
 }
@@ -147,8 +147,8 @@ func (g *guardRun) retire() {
 	g.process = nil
 }
 
-// settle lets the server run at the light load before a step up. If it does not come back to health, a new one takes
-// its place, so that each step is measured and not the one before it.
+// settle lets the server run at the light load before a step up. If the server does not recover, a new one replaces it,
+// so that each step is measured without effects of the step before.
 func (g *guardRun) settle(ctx context.Context, i int) (fresh bool, err error) {
 	d := g.opts.Settle
 	if !g.settles(i) {
@@ -175,8 +175,8 @@ func (g *guardRun) light(ctx context.Context, d time.Duration) float64 {
 	return last.inTime(due)
 }
 
-// stretch runs one constant load for d and returns what has come of it by then, and the requests that should have been
-// answered by then: those sent longer than the SLO ago.
+// stretch runs one constant load for d. It returns the results so far, and the requests that should have been answered
+// by then: those sent longer than the SLO ago.
 func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, span Span) (sofar counts, due int) {
 	from, to := g.now, g.now+d
 	g.now = to
@@ -196,7 +196,7 @@ func (g *guardRun) stretch(ctx context.Context, load float64, d time.Duration, s
 	return t.read(), due
 }
 
-// reduce turns what was recorded into figures. It must run after the last request has ended.
+// reduce turns the records into figures. It must run after the last request has ended.
 func (g *guardRun) reduce() ([]Result, Series) {
 	g.sortIn()
 	series := Series{Guard: g.guard, Server: g.ended, stretches: g.stretches}
@@ -242,7 +242,7 @@ func (g *guardRun) restAfter(i int) *stretch {
 	return rest
 }
 
-// sortIn puts the requests that were sent once more into the stretches in which that was.
+// sortIn puts retried requests into the stretches in which they were sent again.
 func (g *guardRun) sortIn() {
 	if len(g.again) == 0 {
 		return

@@ -14,7 +14,7 @@ const (
 	Step  Shape = "step"  // all at once, and then the same to the end
 	Ramp  Shape = "ramp"  // rising evenly from half the capacity
 	Burst Shape = "burst" // for the first 0.3 s of every 1.5 s, and half the capacity between
-	Storm Shape = "storm" // as Step, by clients who ask up to three times more if they were refused or not answered
+	Storm Shape = "storm" // as Step, by clients that retry up to three times if they were refused or not answered
 )
 
 // Shapes returns all shapes.
@@ -67,10 +67,10 @@ func (s Shape) arrivals(rng *rand.Rand, load, capacity float64, d time.Duration)
 const (
 	stormTries   = 3 // times, after the first
 	stormBackoff = 50 * time.Millisecond
-	stormJitter  = 100 * time.Millisecond // mean of what is added to it, exponential
+	stormJitter  = 100 * time.Millisecond // mean of the exponential part added to it
 )
 
-// tries returns how often a client asks again.
+// tries returns how often a client retries.
 func (s Shape) tries() int {
 	if s == Storm {
 		return stormTries

@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-go/spillway/shedder"
 )
 
-// Shedding shows what a shedder believes, and what the gate that asks it has counted.
+// Shedding shows the figures of a shedder, and the counts of its gate.
 func Shedding(gate *spillway.Gate, shed *shedder.Shedder) View {
 	g, s := gate.Stats(), shed.Stats()
 	v := View{

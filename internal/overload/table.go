@@ -27,7 +27,7 @@ func writeTable(out io.Writer, run *Run) {
 			r.Guard, r.Load, r.Offered, r.Goodput, r.GoodputAll, number(r.P50, 0), number(r.P99, 0),
 			100*r.Shed, 100*r.ShedAll, number(r.RefusedP99, 0), 100*r.Timeouts, number(r.FirstRefusal, 2), number(r.Recovered, 1))
 	}
-	_ = t.Flush() // a closed terminal is no failure of the run
+	_ = t.Flush() // a closed terminal is not a failure of the run
 	fmt.Fprint(out, legend)
 }
 

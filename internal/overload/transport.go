@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Transport is how requests reach the server and answers come back. Its server runs in a process of its own, its client
-// in that of the generator.
+// A Transport is how requests reach the server and answers come back. Its server runs in a separate process, and its
+// client in the process of the generator.
 type Transport interface {
 	// NewServer returns a server of s behind the guard with the given name: none, fixed:N (see [FixedLimit]), or one of
 	// [Config.Guards]. It is called in the server process, once, after that has been moved to its control group.
@@ -23,10 +23,10 @@ type Transport interface {
 
 // A Server answers requests until its process ends.
 type Server interface {
-	// Serve answers what comes in through l. It returns only if it cannot go on.
+	// Serve answers requests that arrive through l. It returns only if it cannot continue.
 	Serve(l net.Listener) error
 
-	// View returns what the guard believes at this moment. It is called ten times a second, by one goroutine.
+	// View returns the figures of the guard at this moment. It is called ten times a second, by one goroutine.
 	View() View
 }
 
@@ -41,7 +41,7 @@ type Client interface {
 	Close()
 }
 
-// ErrRefused tells that a server refused a request because of overload.
+// ErrRefused says that a server refused a request because of overload.
 var ErrRefused = errors.New("overload: refused")
 
 // A Service is what the server does for its requests. It counts them, and is safe for concurrent use.
@@ -63,7 +63,7 @@ func (s *Service) Work() {
 	s.do()
 }
 
-// transport returns what the configuration brings, or net/http.
+// transport returns the configured transport, or net/http.
 func (c *Config) transport() Transport {
 	if c.Transport != nil {
 		return c.Transport
@@ -92,7 +92,7 @@ func (t httpTransport) NewServer(name string, s *Service) (Server, error) {
 	return &httpServer{service: s, guarded: guarded, view: view}, nil
 }
 
-// httpServer is the outermost handler: it counts, and hands on to the guard.
+// httpServer is the outermost handler: it counts requests and passes them on to the guard.
 type httpServer struct {
 	service *Service
 	guarded http.Handler
@@ -117,5 +117,5 @@ func (s *httpServer) View() View {
 }
 
 func answer(w http.ResponseWriter) {
-	_, _ = w.Write([]byte("ok\n")) // the client may have gone; then there is nobody to tell
+	_, _ = w.Write([]byte("ok\n")) // the client may be gone; then no one reads the answer
 }

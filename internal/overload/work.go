@@ -13,24 +13,25 @@ type Work struct {
 	// Name is how the -work flag calls it.
 	Name string
 
-	// About says in one line what it stands for.
+	// About describes in one line what the work stands for.
 	About string
 
 	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.
 	Workers int
 
-	// Capacity is the number of requests per second that loads are multiples of. Set it for a work that nothing bounds,
+	// Capacity is the number of requests per second of which loads are multiples. Set it for work without a bottleneck,
 	// such as a sleep. If Capacity is 0, it is measured.
 	Capacity float64
 
-	// SLO is how long an answer may take until it is worthless. If SLO is 0, it is 500 ms.
+	// SLO is the time after which an answer is worthless. If SLO is 0, it is 500 ms.
 	SLO time.Duration
 
 	// Deadline is when a client gives up, at most a minute and not before SLO. If Deadline is 0, it is one second, or SLO
 	// if that is more.
 	Deadline time.Duration
 
-	// New returns what is done for each request; it runs in the server process, and what it returns concurrently.
+	// New returns the function that does the work of each request. New runs in the server process, and the function may
+	// be called concurrently.
 	New func(*Burner) func()
 }
 
@@ -74,7 +75,7 @@ func Works() []Work {
 	}
 }
 
-// slow is a work that nothing bounds: a shedder that refuses any of it is wrong.
+// slow is work without a bottleneck: a shedder should never refuse any of it.
 func slow(name string, mean time.Duration) Work {
 	return Work{
 		Name:     name,
@@ -113,7 +114,7 @@ func (w Work) withDefaults() (Work, error) {
 	return w, nil
 }
 
-// maxCapacity keeps a slip of the finger from becoming a flood.
+// maxCapacity keeps a typing error from becoming a flood.
 const maxCapacity = 1e6
 
 func each(do func(*Burner)) func(*Burner) func() {
@@ -136,7 +137,7 @@ func mixed(short, long time.Duration) func(*Burner) func() {
 		var n atomic.Uint64
 		return func() {
 			d := short
-			// A bit mix of the running number: exactly as random as the order of arrival need be, and without a lock.
+			// A bit mix of the running number: random enough for the order of arrival, and without a lock.
 			if x := n.Add(1) * 0x9e3779b97f4a7c15; (x>>33)%10 == 0 {
 				d = long
 			}

@@ -1,2 +1,3 @@
-// Package race says whether the race detector is on. It allocates memory of its own, so tests count no allocations then.
+// Package race says whether the race detector is on. The detector itself allocates memory, so tests do not count
+// allocations while it is on.
 package race

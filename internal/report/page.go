@@ -45,7 +45,7 @@ const (
 // RoleAt returns the i-th role behind Bare, from 0; when they are used up it begins again.
 func RoleAt(i int) Role { return First + Role(i%int(roles-First)) }
 
-// A BarGroup is a set of bars that are to be compared.
+// A BarGroup is a set of bars to compare.
 type BarGroup struct {
 	Title string
 	Bars  []Bar
@@ -55,7 +55,7 @@ type BarGroup struct {
 type Bar struct {
 	Name  string
 	Text  string  // the value, as it is to be read
-	Value float64 // 0..1; what lies outside is drawn at the edge
+	Value float64 // 0..1; values outside are drawn at the edge
 	Role  Role
 }
 
@@ -214,7 +214,7 @@ func (c *Chart) data() (chartData, error) {
 	return d, nil
 }
 
-// gaps turns what JSON cannot say into null, and leaves out digits that nobody can see.
+// gaps turns values that JSON cannot represent into null, and drops digits that are not visible.
 func gaps(values []float64) []*float64 {
 	out := make([]*float64, len(values))
 	for i, v := range values {

@@ -1,5 +1,5 @@
-// Package splitmix turns numbers that follow one another into numbers that look random, by SplitMix64 (Steele, Lea and
-// Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+// Package splitmix turns consecutive numbers into numbers that look random, by SplitMix64 (Steele, Lea and Flood, "Fast
+// Splittable Pseudorandom Number Generators", 2014).
 //
 //	n := splitmix.Mix(state.Add(splitmix.Gamma)) // the next of a sequence, with one atomic addition
 //	draw := splitmix.Mix(uint64(now.UnixNano())) // a draw that depends on the time alone, with no state at all
@@ -7,11 +7,11 @@
 // It is not for secrets: one number reveals the next.
 package splitmix
 
-// Gamma is what the state of a sequence grows by: 2^64 divided by the golden ratio.
+// Gamma is the increment of the state of a sequence: 2^64 divided by the golden ratio.
 const Gamma = 0x9e3779b97f4a7c15
 
-// Mix is the finalizer of SplitMix64. It maps each number to another one, no two to the same, and 0 to 0; if one bit of x
-// changes, about half of those of the result do.
+// Mix is the finalizer of SplitMix64. It is a one-to-one mapping, and maps 0 to 0. If one bit of x changes, about half
+// of the bits of the result change.
 func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

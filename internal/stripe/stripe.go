@@ -1,4 +1,4 @@
-// Package stripe spreads writers over copies of a counter, so that cores do not fight over one cache line.
+// Package stripe spreads writers over copies of a counter, so that cores do not contend for one cache line.
 //
 // A caller finds its stripe once and uses it for every counter that it touches:
 //
@@ -31,8 +31,8 @@ func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
 
-// Wide is Count for what there is little of in a process and every request writes: four times as many, at most 64, and 1
-// where GOMAXPROCS is 1, so that two running goroutines hardly ever meet. A meeting costs ten times what a write does.
+// Wide is Count for the few counters of a process that every request writes: four times as many stripes, at most 64,
+// and 1 if GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
 func Wide() int {
 	if n := Count(); n > 1 {
 		return min(4*n, 2*maxCount)
@@ -52,9 +52,8 @@ func countFor(procs int) int {
 }
 
 // Index returns the stripe of the calling goroutine, in [0, n). n must be a power of two. Two goroutines may share a
-// stripe, and a goroutine may change its stripe when its stack grows or spans more than 2 KiB, so a stripe is a hint
-// for speed and never an identity: what it holds must be updated atomically, and what one stripe gains another may
-// lose.
+// stripe, and a goroutine may change its stripe when its stack grows or spans more than 2 KiB, so a stripe is only a
+// hint for speed. Update its fields atomically, and expect that an addition on one stripe may be undone on another.
 func Index(n int) int {
 	var here byte
 	// The smallest stack is 2 KiB, so the address above its 11 lowest bits names the stack rather than the depth of the

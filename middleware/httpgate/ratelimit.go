@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// maxLimits is the number of limits in one answer: as many as a Gate has policies.
+// maxLimits is the greatest number of limits in one answer. It equals the greatest number of policies in a Gate.
 const maxLimits = 8
 
 // A Quoter is a limit that can report the tokens left for a client. The rates and windows of package limiter are
