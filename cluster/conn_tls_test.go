@@ -32,7 +32,7 @@ func TestTLSThroughARestart(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		l, err := NewLimit(&LimitOptions{
 			Client: client, OnLoss: Closed, Timeout: 5 * time.Second,
-			Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 50})},
+			Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 50}},
 		})
 		require.NoError(t, err)
 		return l

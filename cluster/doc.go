@@ -2,7 +2,7 @@
 //
 //	limit, err := cluster.NewLimit(&cluster.LimitOptions{
 //		Client: client, // of github.com/redis/go-redis/v9
-//		Rules:  []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(100, time.Second)})},
+//		Rules:  []limiter.Rule{limiter.Bucket{Rate: limiter.Per(100, time.Second)}},
 //		Nodes:  3, // so without Redis each process allows a third
 //	})
 //	...

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/limiter"
 )
 
 // The parts of the script of a Limit. A Limit sends those that its rules need.
@@ -76,8 +77,12 @@ type LimitOptions struct {
 	// Client connects to Redis: a single server, a failover pair or a cluster. Its retries do not matter: a command
 	// that may have run is not sent again. The caller closes it.
 	Client redis.UniversalClient
-	// Rules are the limits of each key, at most 8. A call takes its cost from all of them, or from none.
-	Rules []Rule
+	// Rules are the limits of each key, at most 8. A call takes its cost from all of them, or from none. Each is a
+	// [limiter.Bucket], which takes 24 bytes of Redis for each key besides the key; a [limiter.FixedWindow], 16 bytes; a
+	// [limiter.SlidingWindow], 8 bytes for each sub-window; or a [limiter.SlidingLog] with a Limit of at most 100000, up
+	// to 110 bytes for each token of the limit. Bounds are those of package limiter, but no window is shorter than 1 ms
+	// or longer than ten years.
+	Rules []limiter.Rule
 	// Name tells this limit from others in the same Redis. Limits with the same Name and Prefix share their keys, and must
 	// have the same rules. It may not contain braces or colons. If Name is empty, it is "limit".
 	Name string
@@ -137,24 +142,31 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	rules, err := rulesOf("Limit", opts.Rules)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Stored && rules[0].kind == calendarKind {
+		return nil, fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %q", rules[0].String())
+	}
 	c, err := newConn(connOptions{kind: "Limit", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker})
 	if err != nil {
 		return nil, err
 	}
 	l := &Limit{
-		conn: c, taking: limitScript(&opts), giving: limitScript(&opts),
+		conn: c, taking: limitScript(rules, opts.Stored), giving: limitScript(rules, opts.Stored),
 		name: opts.Name, prefix: opts.Prefix, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
 		recheck: opts.Recheck, memory: newMemory(opts.Remember),
 		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
 	}
-	l.set.Store(newRuleSet(opts.Rules))
-	if len(opts.Rules) == 1 && opts.Rules[0].kind == bucketKind && !l.stored {
+	l.set.Store(newRuleSet(rules))
+	if len(rules) == 1 && rules[0].kind == bucketKind && !l.stored {
 		l.taking = newScript(clockLua, limitFastLua)
 	}
-	for _, r := range opts.Rules {
+	for _, r := range rules {
 		l.refusals = append(l.refusals, newRejections(r.name, r.reason(), true))
 	}
-	if err := l.loss.make(opts.OnLoss, opts.Nodes, opts.Rules); err != nil {
+	if err := l.loss.make(opts.OnLoss, opts.Nodes, rules); err != nil {
 		return nil, fmt.Errorf("cluster: Limit: %w", err)
 	}
 	return l, nil
@@ -172,15 +184,12 @@ func (o *LimitOptions) validate() error {
 		return fmt.Errorf("cluster: Limit: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
 	case o.Remember < 1 || o.Remember > maxRemember:
 		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
-	case o.Stored && (len(o.Rules) != 1 || o.Rules[0].kind == calendarKind):
-		return fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %d: %v", len(o.Rules), o.Rules)
+	case o.Stored && len(o.Rules) != 1:
+		return fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %d", len(o.Rules))
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
 		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
 	case o.Recheck < 0:
 		return fmt.Errorf("cluster: Limit: Recheck must not be negative, got %v", o.Recheck)
-	}
-	if err := validateRules("Limit", o.Rules); err != nil {
-		return err
 	}
 	err := validateName("Name", o.Name, "{}:")
 	if err == nil {
@@ -203,13 +212,13 @@ func validateName(field, name, without string) error {
 }
 
 // limitScript joins the parts that the rules need.
-func limitScript(o *LimitOptions) *script {
+func limitScript(rules []rule, stored bool) *script {
 	parts := []string{clockLua, limitWrongLua}
-	if o.Stored {
+	if stored {
 		parts = append(parts, limitStoredLua)
 	}
 	have := map[string]bool{}
-	for _, r := range o.Rules {
+	for _, r := range rules {
 		part := map[kind]string{
 			bucketKind: limitBucketLua, windowKind: limitWindowLua, calendarKind: limitWindowLua,
 			ringKind: limitRingLua, logKind: limitLogLua,

@@ -40,7 +40,7 @@ type edges [figures - 1]int64
 
 // A calendarEnds finds the edges around an instant for one rule.
 type calendarEnds struct {
-	rule Rule
+	rule rule
 	last atomic.Pointer[edges] // found last, and good for a period
 }
 
@@ -49,7 +49,7 @@ func (c *calendarEnds) around(at int64) edges {
 	if e := c.last.Load(); e != nil && at >= e[1] && at < e[2] {
 		return *e
 	}
-	from := at - c.rule.Window().Microseconds()
+	from := at - c.rule.span().Microseconds()
 	e := edges{from}
 	for i := 1; i < len(e); i++ {
 		e[i] = c.end(e[i-1])

@@ -19,9 +19,9 @@ func ExampleLimit() {
 	limit, err := cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, // a *redis.Client, or that of a cluster
 		Name:   "per tenant",
-		Rules: []cluster.Rule{
-			cluster.Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 2}),
-			cluster.FixedWindow(limiter.FixedWindow{Limit: 1000, Calendar: limiter.EveryDay, Name: "daily quota"}),
+		Rules: []limiter.Rule{
+			limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 2},
+			limiter.FixedWindow{Limit: 1000, Calendar: limiter.EveryDay, Name: "daily quota"},
 		},
 		Nodes: 3, // so without Redis each process allows a third
 	})
@@ -45,7 +45,7 @@ func ExampleLimit_Take() {
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "exports", OnLoss: cluster.Closed,
-		Rules: []cluster.Rule{cluster.FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})},
+		Rules: []limiter.Rule{limiter.FixedWindow{Limit: 10, Period: time.Hour}},
 	}))
 
 	ctx := context.Background()
@@ -74,7 +74,7 @@ func ExampleLimit_Wait() {
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "mails", OnLoss: cluster.Closed,
-		Rules: []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 1})},
+		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 1}},
 	}))
 	for range 3 {
 		fmt.Println(limit.Wait(context.Background(), "provider", 1))
@@ -88,12 +88,12 @@ func ExampleLimit_Wait() {
 func ExampleLimit_SetRule() {
 	client := redistest.Example()
 	defer client.Close()
-	perHour := func(n int) cluster.Rule {
-		return cluster.Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Hour)})
+	perHour := func(n int) limiter.Rule {
+		return limiter.Bucket{Rate: limiter.Per(n, time.Hour)}
 	}
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
 		Client: client, Name: "plans", OnLoss: cluster.Open, Stored: true,
-		Rules: []cluster.Rule{perHour(100)},
+		Rules: []limiter.Rule{perHour(100)},
 	}))
 
 	ctx := context.Background()

@@ -69,7 +69,7 @@ func TestLimitFailover(t *testing.T) {
 	link, p := redistest.NewProxy(t, s.Addr()), redistest.NewProxy(t, s.Addr())
 	replica := redistest.Replica(t, link.Addr())
 	l := newLimit(t, patient(t, p.Addr()), LimitOptions{
-		Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: limit, Period: time.Hour})}, OnLoss: Closed, Timeout: time.Second,
+		Rules: []limiter.Rule{limiter.FixedWindow{Limit: limit, Period: time.Hour}}, OnLoss: Closed, Timeout: time.Second,
 		Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
 	})
 	s.Do("SET", "online", 1) // it takes up to a second until a server sends a new replica anything

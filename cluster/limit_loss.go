@@ -18,17 +18,13 @@ type fallback struct {
 	shares []*limiter.Keyed // one for each rule
 }
 
-func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
+func (f *fallback) make(choice OnLoss, nodes int, rules []rule) error {
 	f.choice, f.nodes = choice, nodes
 	if choice != Share {
 		return nil
 	}
 	for _, r := range rules {
-		share, err := r.local(nodes)
-		if err != nil {
-			return err
-		}
-		k, err := limiter.NewKeyed(share, &limiter.KeyedOptions{MaxKeys: maxSharedKeys})
+		k, err := limiter.NewKeyed(r.local(nodes), &limiter.KeyedOptions{MaxKeys: maxSharedKeys})
 		if err != nil {
 			return err
 		}
@@ -38,16 +34,9 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []Rule) error {
 }
 
 // change applies new rules, which are valid and of the same kinds, to the shares.
-func (f *fallback) change(rules []Rule) error {
-	next := make([]limiter.Rule, len(f.shares))
-	for i := range next {
-		var err error
-		if next[i], err = rules[i].local(f.nodes); err != nil {
-			return err
-		}
-	}
+func (f *fallback) change(rules []rule) error {
 	for i, k := range f.shares {
-		if err := k.Tune(next[i]); err != nil {
+		if err := k.Tune(rules[i].local(f.nodes)); err != nil {
 			return err
 		}
 	}

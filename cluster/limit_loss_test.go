@@ -27,7 +27,7 @@ func deadRedis(t *testing.T) *redis.Client {
 }
 
 func TestOnLoss(t *testing.T) {
-	rules := []Rule{perSecond(1, 12), FixedWindow(limiter.FixedWindow{Limit: 16, Period: time.Hour})}
+	rules := []limiter.Rule{perSecond(1, 12), limiter.FixedWindow{Limit: 16, Period: time.Hour}}
 	for _, c := range []struct {
 		choice   OnLoss
 		source   Source
@@ -67,15 +67,15 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 			l.Done(spillway.Request{Key: "k", Cost: n}, ticketOf(r), spillway.Result{Outcome: spillway.Refused})
 		},
 	} {
-		for _, rule := range []Rule{
-			FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Minute}),
-			SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Minute}),
-			SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Minute}),
-			Bucket(limiter.Bucket{Rate: limiter.Per(10, time.Minute), Burst: 10}),
+		for _, rule := range []limiter.Rule{
+			limiter.FixedWindow{Limit: 10, Period: time.Minute},
+			limiter.SlidingLog{Limit: 10, Window: time.Minute},
+			limiter.SlidingWindow{Limit: 10, Window: time.Minute},
+			limiter.Bucket{Rate: limiter.Per(10, time.Minute), Burst: 10},
 		} {
-			t.Run(name+" "+rule.name, func(t *testing.T) {
+			t.Run(name+" "+of(rule).name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := newLimit(t, client, LimitOptions{Rules: []Rule{rule}, Nodes: 1})
+					l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{rule}, Nodes: 1})
 					take := func(n int64) Result {
 						r, err := l.onLoss(t.Context(), "k", n, allTokens, &RedisError{Reason: ReasonBreaker})
 						require.NoError(t, err)
@@ -99,8 +99,8 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 }
 
 func TestShareGivesAllOrNone(t *testing.T) {
-	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{
-		FixedWindow(limiter.FixedWindow{Limit: 20, Period: time.Hour}), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour}),
+	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []limiter.Rule{
+		limiter.FixedWindow{Limit: 20, Period: time.Hour}, limiter.FixedWindow{Limit: 8, Period: time.Hour},
 	}})
 	take := func(n int) Result {
 		r, err := l.Take(t.Context(), "k", n)
@@ -131,7 +131,7 @@ func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
-		Rules: []Rule{perSecond(1, 100)}, OnLoss: Open, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
+		Rules: []limiter.Rule{perSecond(1, 100)}, OnLoss: Open, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
 	})
 	take := func() Result {
 		r, err := l.Take(t.Context(), "k", 1)
@@ -151,7 +151,7 @@ func TestRedisComesBack(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: silent(t), ContextTimeoutEnabled: true, PoolSize: 8})
 	t.Cleanup(func() { _ = client.Close() })
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 100)}, Nodes: 4, Timeout: 20 * ms})
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 100)}, Nodes: 4, Timeout: 20 * ms})
 	goroutines := runtime.NumGoroutine()
 	var slowest atomic.Int64
 	var wg sync.WaitGroup
@@ -185,7 +185,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, s.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: 5})
 	t.Cleanup(func() { _ = client.Close() })
-	rules := []Rule{FixedWindow(limiter.FixedWindow{Limit: 100, Period: time.Hour})}
+	rules := []limiter.Rule{limiter.FixedWindow{Limit: 100, Period: time.Hour}}
 	l := newLimit(t, client, LimitOptions{Rules: rules, OnLoss: Open, Timeout: time.Second})
 	_, err := l.Take(t.Context(), "k", 1)
 	require.NoError(t, err)
@@ -201,14 +201,14 @@ func TestLostReplyChargesOnce(t *testing.T) {
 
 func TestKeyOfAnotherType(t *testing.T) {
 	client := server(t)
-	for _, rule := range []Rule{
-		perSecond(1, 5), FixedWindow(limiter.FixedWindow{Limit: 5, Period: time.Minute}),
-		FixedWindow(limiter.FixedWindow{Limit: 5, Calendar: limiter.EveryHour}),
-		SlidingWindow(limiter.SlidingWindow{Limit: 5, Window: time.Minute}), SlidingLog(limiter.SlidingLog{Limit: 5, Window: time.Minute}),
+	for _, rule := range []limiter.Rule{
+		perSecond(1, 5), limiter.FixedWindow{Limit: 5, Period: time.Minute},
+		limiter.FixedWindow{Limit: 5, Calendar: limiter.EveryHour},
+		limiter.SlidingWindow{Limit: 5, Window: time.Minute}, limiter.SlidingLog{Limit: 5, Window: time.Minute},
 	} {
 		for _, kind := range []string{"list", "text"} {
-			t.Run(rule.name+" "+kind, func(t *testing.T) {
-				l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 7), rule}, OnLoss: Open})
+			t.Run(of(rule).name+" "+kind, func(t *testing.T) {
+				l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 7), rule}, OnLoss: Open})
 				require.NoError(t, client.FlushAll(t.Context()).Err())
 				if kind == "list" {
 					client.RPush(t.Context(), l.keys("k")[1], 1)
@@ -232,12 +232,12 @@ func TestKeyOfAnotherType(t *testing.T) {
 // 32 callers of one key: as many pass as there are tokens, and none gets an error.
 func TestHotKey(t *testing.T) {
 	client := server(t)
-	for _, rule := range []Rule{
-		Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 200}),
-		SlidingLog(limiter.SlidingLog{Limit: 200, Window: time.Hour}),
-		SlidingWindow(limiter.SlidingWindow{Limit: 200, Window: time.Hour}),
+	for _, rule := range []limiter.Rule{
+		limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 200},
+		limiter.SlidingLog{Limit: 200, Window: time.Hour},
+		limiter.SlidingWindow{Limit: 200, Window: time.Hour},
 	} {
-		l := newLimit(t, client, LimitOptions{Rules: []Rule{rule}, Name: rule.name})
+		l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{rule}, Name: of(rule).name})
 		flushing, stop := context.WithCancel(t.Context())
 		var flusher, wg sync.WaitGroup
 		flusher.Go(func() {
@@ -260,12 +260,12 @@ func TestHotKey(t *testing.T) {
 		wg.Wait()
 		stop()
 		flusher.Wait()
-		require.Equal(t, int64(200), admitted.Load(), rule.name)
+		require.Equal(t, int64(200), admitted.Load(), of(rule).name)
 	}
 }
 
 func TestTheCallerGivesUp(t *testing.T) {
-	l := newLimit(t, newClient(t, silent(t)), LimitOptions{Rules: []Rule{perSecond(1, 5)}, OnLoss: Open, Timeout: time.Minute})
+	l := newLimit(t, newClient(t, silent(t)), LimitOptions{Rules: []limiter.Rule{perSecond(1, 5)}, OnLoss: Open, Timeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
 	defer cancel()
 	_, err := l.Take(ctx, "k", 1)
@@ -291,7 +291,7 @@ func TestWaitWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
-		Rules: []Rule{perSecond(100, 4)}, Nodes: 2, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
+		Rules: []limiter.Rule{perSecond(100, 4)}, Nodes: 2, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
 	})
 	s.Kill()
 	require.NoError(t, l.Wait(t.Context(), "k", 2))

@@ -7,12 +7,12 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A Rule is what a [Limit] allows each key. It is made by [Bucket], [FixedWindow], [SlidingWindow] or
-// [SlidingLog], which mean what those of package limiter mean. Rules can be compared.
-type Rule struct {
+// A rule is a limiter.Rule in the figures that the scripts need. Rules can be compared.
+type rule struct {
 	kind     kind
 	name     string
 	limit    int64 // greatest cost that can pass
@@ -39,58 +39,56 @@ const (
 	maxTokens = 1 << 52
 	// maxMemory is the longest time that a limit remembers.
 	maxMemory = 10 * 366 * 24 * time.Hour
-	// MaxLog is the greatest limit of a [SlidingLog], which takes up to 110 bytes of Redis for each token.
-	MaxLog = 100_000
+	// maxLog is the greatest limit of a SlidingLog, which takes up to 110 bytes of Redis for each token.
+	maxLog = 100_000
 )
 
-// Bucket returns the rule of a token bucket, as [limiter.Bucket]. It takes 24 bytes of Redis for each key, besides the key.
-func Bucket(o limiter.Bucket) Rule {
-	return Rule{kind: bucketKind, name: orDefault(o.Name, "token bucket"), rate: o.Rate, limit: burstOf(o.Rate, o.Burst)}
+// ruleOf returns the figures of a rule. The error names the invalid field, or the type of a rule that processes cannot share.
+func ruleOf(given limiter.Rule) (rule, error) {
+	if isnil.Is(given) {
+		return rule{}, errors.New("must be set, got nil")
+	}
+	l, err := limiter.New(given) // it validates the rule and fills in the defaults
+	if err != nil {
+		return rule{}, err
+	}
+	var r rule
+	switch o := l.Rule().(type) {
+	case limiter.Bucket:
+		r = rule{kind: bucketKind, name: o.Name, rate: o.Rate, limit: int64(o.Burst)}
+	case limiter.FixedWindow:
+		r = rule{kind: windowKind, name: o.Name, limit: int64(o.Limit), window: o.Period, calendar: o.Calendar, location: o.Location}
+		if o.Calendar != 0 {
+			r.kind = calendarKind
+		}
+	case limiter.SlidingWindow:
+		r = rule{kind: ringKind, name: o.Name, limit: int64(o.Limit), window: o.Window, buckets: o.Buckets}
+	case limiter.SlidingLog:
+		r = rule{kind: logKind, name: o.Name, limit: int64(o.Limit), window: o.Window}
+	case limiter.Concurrency:
+		return r, fmt.Errorf("a %T is not for a Limit: a Semaphore bounds how many run at once", o)
+	default:
+		return r, fmt.Errorf("a %T cannot be shared: must be a limiter.Bucket, FixedWindow, SlidingWindow or SlidingLog", o)
+	}
+	return r, r.validate()
 }
 
-// FixedWindow returns the rule of a window that begins with the first request, or is a period of the calendar, as
-// [limiter.FixedWindow]. It takes 16 bytes of Redis for each key, besides the key.
-func FixedWindow(o limiter.FixedWindow) Rule {
-	r := Rule{
-		kind: windowKind, name: orDefault(o.Name, "fixed window"), limit: int64(o.Limit),
-		window: o.Period, calendar: o.Calendar, location: o.Location,
-	}
-	if o.Calendar != 0 {
-		r.kind = calendarKind
-		if r.location == nil {
-			r.location = time.UTC
+// rulesOf returns the figures of rules.
+func rulesOf(what string, given []limiter.Rule) ([]rule, error) {
+	rules := make([]rule, len(given))
+	for i, g := range given {
+		var err error
+		if rules[i], err = ruleOf(g); err != nil {
+			return nil, fmt.Errorf("cluster: %s: Rules[%d]: %w", what, i, err)
 		}
 	}
-	return r
+	return rules, nil
 }
 
-// SlidingWindow returns the rule of a window that moves on in sub-windows, as [limiter.SlidingWindow]. It takes 8 bytes of
-// Redis for each sub-window of each key, besides the key.
-func SlidingWindow(o limiter.SlidingWindow) Rule {
-	r := Rule{
-		kind: ringKind, name: orDefault(o.Name, "sliding window"), limit: int64(o.Limit), window: o.Window, buckets: o.Buckets,
-	}
-	if r.buckets == 0 {
-		r.buckets = 60
-	}
-	return r
-}
-
-// SlidingLog returns the rule of an exact sliding window, as [limiter.SlidingLog], with a Limit up to [MaxLog].
-func SlidingLog(o limiter.SlidingLog) Rule {
-	return Rule{kind: logKind, name: orDefault(o.Name, "sliding log"), limit: int64(o.Limit), window: o.Window}
-}
-
-// Name returns the name of the rule in rejections.
-func (r Rule) Name() string { return r.name }
-
-// Limit returns the most that the rule gives at once.
-func (r Rule) Limit() int64 { return r.limit }
-
-// Window returns the time in which the rule gives that much again.
-func (r Rule) Window() time.Duration {
+// span returns the time in which the rule gives its limit again.
+func (r rule) span() time.Duration {
 	switch {
-	case r.kind == bucketKind && r.rate.Tokens > 0:
+	case r.kind == bucketKind:
 		per, drain := r.ticks()
 		return time.Duration(ceilDiv(r.limit*per, drain)) * time.Microsecond
 	case r.calendar == limiter.EveryMinute:
@@ -106,14 +104,11 @@ func (r Rule) Window() time.Duration {
 }
 
 // String returns a text such as "token bucket: 100 per 1s, at most 20 at once".
-func (r Rule) String() string {
-	switch r.kind {
-	case 0:
-		return "no rule"
-	case bucketKind:
+func (r rule) String() string {
+	if r.kind == bucketKind {
 		return fmt.Sprintf("%s: %v, at most %d at once", r.name, r.rate, r.limit)
 	}
-	return fmt.Sprintf("%s: %d in %v", r.name, r.limit, r.Window())
+	return fmt.Sprintf("%s: %d in %v", r.name, r.limit, r.span())
 }
 
 func orDefault(name, def string) string {
@@ -123,15 +118,8 @@ func orDefault(name, def string) string {
 	return name
 }
 
-func burstOf(rate limiter.Rate, burst int) int64 {
-	if burst == 0 {
-		burst = max(rate.Tokens, 1)
-	}
-	return int64(burst)
-}
-
-// local returns the rule of package limiter for a share of r: one of so many nodes.
-func (r Rule) local(nodes int) (limiter.Rule, error) {
+// local returns the part of a rule that one of so many nodes has.
+func (r rule) local(nodes int) limiter.Rule {
 	n := int64(nodes)
 	limit := int(max(r.limit/n, 1))
 	switch r.kind {
@@ -142,44 +130,30 @@ func (r Rule) local(nodes int) (limiter.Rule, error) {
 		} else {
 			rate.Per = min(rate.Per, math.MaxInt64/time.Duration(nodes)) * time.Duration(nodes)
 		}
-		return limiter.Bucket{Rate: rate, Burst: limit, Name: r.name}, nil
-	case windowKind, calendarKind:
-		return limiter.FixedWindow{
-			Limit: limit, Period: r.window, Calendar: r.calendar, Location: r.location, Name: r.name,
-		}, nil
+		return limiter.Bucket{Rate: rate, Burst: limit, Name: r.name}
 	case ringKind:
-		return limiter.SlidingWindow{
-			Limit: limit, Window: r.window, Buckets: r.buckets, Name: r.name,
-		}, nil
+		return limiter.SlidingWindow{Limit: limit, Window: r.window, Buckets: r.buckets, Name: r.name}
 	case logKind:
-		return limiter.SlidingLog{Limit: limit, Window: r.window, Name: r.name}, nil
+		return limiter.SlidingLog{Limit: limit, Window: r.window, Name: r.name}
 	}
-	return nil, errors.New("must be made by Bucket, FixedWindow, SlidingWindow or SlidingLog, got the zero Rule")
+	return limiter.FixedWindow{Limit: limit, Period: r.window, Calendar: r.calendar, Location: r.location, Name: r.name}
 }
 
 // most names the field that sets limit.
-func (r Rule) most() string {
+func (r rule) most() string {
 	if r.kind == bucketKind {
 		return "Burst"
 	}
 	return "Limit"
 }
 
-// validate returns an error that names the invalid field, in the words of package limiter where possible.
-func (r Rule) validate() error {
-	if whole, err := r.local(1); err != nil {
-		return err
-	} else if _, err = limiter.New(whole); err != nil { // which checks what the two packages have in common
-		return err
-	}
-	if r.limit < 1 {
-		return fmt.Errorf("%s: %s must be at least 1, got %d", r.name, r.most(), r.limit)
-	}
+// validate returns an error that names a field that is valid in one process and cannot be kept in Redis.
+func (r rule) validate() error {
 	switch {
 	case r.limit > maxTokens:
 		return fmt.Errorf("%s: %s must be at most 2^52, got %d", r.name, r.most(), r.limit)
-	case r.kind == logKind && r.limit > MaxLog:
-		return fmt.Errorf("%s: Limit must be at most %d, got %d", r.name, MaxLog, r.limit)
+	case r.kind == logKind && r.limit > maxLog:
+		return fmt.Errorf("%s: Limit must be at most %d, got %d", r.name, maxLog, r.limit)
 	case r.kind == bucketKind:
 		return r.validateBucket()
 	case r.calendar == 0 && (r.window < time.Millisecond || r.window > maxMemory):
@@ -188,7 +162,7 @@ func (r Rule) validate() error {
 	return nil
 }
 
-func (r Rule) validateBucket() error {
+func (r rule) validateBucket() error {
 	if r.rate.Tokens < 1 || int64(r.rate.Tokens) > maxTokens/1000 {
 		return fmt.Errorf("%s: Rate.Tokens must be in 1..2^52/1000, got %d", r.name, r.rate.Tokens)
 	}
@@ -201,7 +175,7 @@ func (r Rule) validateBucket() error {
 }
 
 // ticks returns the rate as a fraction in lowest terms: the ticks per token, and the ticks that drain each µs.
-func (r Rule) ticks() (per, drain int64) {
+func (r rule) ticks() (per, drain int64) {
 	drain, per = int64(r.rate.Tokens)*1000, int64(r.rate.Per)
 	x, y := drain, per
 	for y != 0 {
@@ -214,7 +188,7 @@ func (r Rule) ticks() (per, drain int64) {
 const figures = 5
 
 // args returns these arguments. The last four of a calendar are filled in later.
-func (r Rule) args() [figures]int64 {
+func (r rule) args() [figures]int64 {
 	switch r.kind {
 	case bucketKind:
 		per, drain := r.ticks()

@@ -9,12 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
 
 func TestFixedWindow(t *testing.T) {
-	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindow{Limit: 3, Period: time.Second}))
+	f := newFixture(t, server(t), limiter.FixedWindow{Limit: 3, Period: time.Second})
 	for i := range 3 {
 		r := f.take(1)
 		require.True(t, r.Allowed)
@@ -37,7 +38,7 @@ func TestFixedWindow(t *testing.T) {
 
 // The cases of a service that counts in windows: not drained by what is refused, given back, drained on demand.
 func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
-	f := newFixture(t, server(t), FixedWindow(limiter.FixedWindow{Limit: 2000, Period: time.Minute}))
+	f := newFixture(t, server(t), limiter.FixedWindow{Limit: 2000, Period: time.Minute})
 	var first Result
 	for _, c := range []struct {
 		n    int
@@ -65,13 +66,13 @@ func TestFixedWindowIsNotDrainedByRefusals(t *testing.T) {
 // A rule that is changed between two versions of a program keeps what was taken.
 func TestRuleChanges(t *testing.T) {
 	client := server(t)
-	window := func(n int) Rule { return FixedWindow(limiter.FixedWindow{Limit: n, Period: time.Minute}) }
-	sliding := func(n, buckets int) Rule {
-		return SlidingWindow(limiter.SlidingWindow{Limit: n, Window: time.Second, Buckets: buckets})
+	window := func(n int) limiter.Rule { return limiter.FixedWindow{Limit: n, Period: time.Minute} }
+	sliding := func(n, buckets int) limiter.Rule {
+		return limiter.SlidingWindow{Limit: n, Window: time.Second, Buckets: buckets}
 	}
-	logged := func(n int) Rule { return SlidingLog(limiter.SlidingLog{Limit: n, Window: time.Second}) }
+	logged := func(n int) limiter.Rule { return limiter.SlidingLog{Limit: n, Window: time.Second} }
 	for name, c := range map[string]struct {
-		before, after Rule
+		before, after limiter.Rule
 		take          int
 		left          int64
 	}{
@@ -90,10 +91,10 @@ func TestRuleChanges(t *testing.T) {
 			require.True(t, newFixture(t, client, c.before).take(c.take).Allowed)
 			after := newFixture(t, client, c.after)
 			require.Equal(t, c.left, after.peek().Remaining)
-			r := after.take(int(c.after.limit))
+			r := after.take(int(of(c.after).limit))
 			require.False(t, r.Allowed)
 			after.at(r.RetryAfter)
-			require.True(t, after.take(int(c.after.limit)).Allowed, "after %v", r.RetryAfter)
+			require.True(t, after.take(int(of(c.after).limit)).Allowed, "after %v", r.RetryAfter)
 		})
 	}
 }
@@ -103,14 +104,14 @@ func TestRuleChanges(t *testing.T) {
 func TestServerClockSetBack(t *testing.T) {
 	client := server(t)
 	for name, c := range map[string]struct {
-		rule Rule
+		rule limiter.Rule
 		full time.Duration
 	}{
 		"bucket": {perSecond(10, 10), time.Second},
-		"window": {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), time.Second},
-		"minute": {FixedWindow(limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute},
-		"ring":   {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 1100 * ms},
-		"log":    {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), time.Second},
+		"window": {limiter.FixedWindow{Limit: 10, Period: time.Second}, time.Second},
+		"minute": {limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}, time.Minute},
+		"ring":   {limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, 1100 * ms},
+		"log":    {limiter.SlidingLog{Limit: 10, Window: time.Second}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -137,10 +138,10 @@ func TestServerClockSetBack(t *testing.T) {
 func TestServerClockSetBackALittle(t *testing.T) {
 	t.Parallel()
 	client := server(t)
-	for name, rule := range map[string]Rule{
+	for name, rule := range map[string]limiter.Rule{
 		"bucket": perSecond(10, 10),
-		"ring":   SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}),
-		"log":    SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}),
+		"ring":   limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10},
+		"log":    limiter.SlidingLog{Limit: 10, Window: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -178,7 +179,7 @@ func TestCalendarAcrossClockChanges(t *testing.T) {
 		for skew := -time.Hour; skew <= time.Hour; skew += time.Hour {
 			t.Run(name+" "+skew.String(), func(t *testing.T) {
 				require.NoError(t, client.FlushAll(t.Context()).Err())
-				f := newFixture(t, client, FixedWindow(limiter.FixedWindow{Limit: 1, Calendar: limiter.EveryDay, Location: berlin}))
+				f := newFixture(t, client, limiter.FixedWindow{Limit: 1, Calendar: limiter.EveryDay, Location: berlin})
 				believe := func() {
 					f.clock.seen.Store(&sighting{server: f.now.Add(skew).UnixMicro(), local: time.Now()})
 				}
@@ -203,7 +204,7 @@ func TestCalendarAcrossClockChanges(t *testing.T) {
 // A node whose clock is a year off asks twice once, and then knows.
 func TestCalendarLearnsTheTime(t *testing.T) {
 	client := server(t)
-	f := newFixture(t, client, FixedWindow(limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryMinute}))
+	f := newFixture(t, client, limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryMinute})
 	f.clock.seen.Store(&sighting{server: f.now.Add(365 * 24 * time.Hour).UnixMicro(), local: time.Now()})
 	calls := func() int64 { return commandCalls(t, client, "evalsha") }
 	f.take(1)
@@ -214,7 +215,7 @@ func TestCalendarLearnsTheTime(t *testing.T) {
 }
 
 func TestAllOrNone(t *testing.T) {
-	f := newFixture(t, server(t), perSecond(10, 5), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour, Name: "hourly"}))
+	f := newFixture(t, server(t), perSecond(10, 5), limiter.FixedWindow{Limit: 8, Period: time.Hour, Name: "hourly"})
 	r := f.take(5)
 	require.True(t, r.Allowed)
 	require.Equal(t, "token bucket", r.Rule, "it has the smaller part left")
@@ -236,20 +237,20 @@ func TestAllOrNone(t *testing.T) {
 func TestGivingBackWithAStamp(t *testing.T) {
 	client := server(t)
 	for name, c := range map[string]struct {
-		rule  Rule
+		rule  limiter.Rule
 		later time.Duration
 		left  int64 // after a refund of 3 that late
 	}{
 		"bucket at once":  {perSecond(10, 10), 0, 10},
 		"bucket half":     {perSecond(10, 10), 150 * ms, 10},
 		"bucket too late": {perSecond(10, 10), 300 * ms, 10},
-		"window":          {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), 900 * ms, 10},
-		"next window":     {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Second}), 1100 * ms, 10},
-		"next minute":     {FixedWindow(limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}), time.Minute, 10},
-		"ring":            {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 900 * ms, 10},
-		"ring too late":   {SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}), 1500 * ms, 10},
-		"log":             {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), 900 * ms, 10},
-		"log too late":    {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}), 1000 * ms, 10},
+		"window":          {limiter.FixedWindow{Limit: 10, Period: time.Second}, 900 * ms, 10},
+		"next window":     {limiter.FixedWindow{Limit: 10, Period: time.Second}, 1100 * ms, 10},
+		"next minute":     {limiter.FixedWindow{Limit: 10, Calendar: limiter.EveryMinute}, time.Minute, 10},
+		"ring":            {limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, 900 * ms, 10},
+		"ring too late":   {limiter.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, 1500 * ms, 10},
+		"log":             {limiter.SlidingLog{Limit: 10, Window: time.Second}, 900 * ms, 10},
+		"log too late":    {limiter.SlidingLog{Limit: 10, Window: time.Second}, 1000 * ms, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -268,7 +269,7 @@ func TestGivingBackWithAStamp(t *testing.T) {
 
 // 3 taken, given back, 10 taken, and the first 3 expire: the log of a well-known limiter lets 13 through in a tenth of a second.
 func TestLogIsExactAfterARefund(t *testing.T) {
-	f := newFixture(t, server(t), SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Second}))
+	f := newFixture(t, server(t), limiter.SlidingLog{Limit: 10, Window: time.Second})
 	r := f.take(3)
 	require.NoError(t, f.Refund(t.Context(), "k", &r, 3))
 	f.at(900 * ms)
@@ -282,7 +283,7 @@ func TestLogIsExactAfterARefund(t *testing.T) {
 // A call takes no longer because a full window expired, and the log does not grow beyond what a window holds for long.
 func TestLogStaysSmall(t *testing.T) {
 	client := server(t)
-	f := newFixture(t, client, SlidingLog(limiter.SlidingLog{Limit: 1000, Window: time.Second}))
+	f := newFixture(t, client, limiter.SlidingLog{Limit: 1000, Window: time.Second})
 	key := f.keys("k")[0]
 	for range 1000 {
 		_, err := f.Take(t.Context(), "k", 1)
@@ -301,9 +302,9 @@ func TestKeysOfALimitAreInOneSlot(t *testing.T) {
 	servers := redistest.StartCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(servers), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{
-		perSecond(1, 5), FixedWindow(limiter.FixedWindow{Limit: 4, Calendar: limiter.EveryMonth}),
-		SlidingWindow(limiter.SlidingWindow{Limit: 3, Window: time.Hour}), SlidingLog(limiter.SlidingLog{Limit: 2, Window: time.Hour}),
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{
+		perSecond(1, 5), limiter.FixedWindow{Limit: 4, Calendar: limiter.EveryMonth},
+		limiter.SlidingWindow{Limit: 3, Window: time.Hour}, limiter.SlidingLog{Limit: 2, Window: time.Hour},
 	}})
 	all := map[int64]bool{}
 	for _, key := range []string{"a", "b", "c", "", "}", "{x}", "x}{y", "tenant 7", "\x00\xff"} {
@@ -331,30 +332,34 @@ func TestKeysOfALimitAreInOneSlot(t *testing.T) {
 
 func TestRulesThatCannotBeRight(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	for want, rule := range map[string]Rule{
-		"Rules[0]: must be made by Bucket":                                                                 {},
-		"Rules[0]: limiter: Bucket: Rate.Per must be positive, got 0s":                                     Bucket(limiter.Bucket{}),
-		"Rules[0]: token bucket: Rate.Tokens must be in 1..2^52/1000, got 0":                               Bucket(limiter.Bucket{Rate: limiter.Per(0, 1), Burst: 1}),
+	for want, rule := range map[string]limiter.Rule{
+		"Rules[0]: must be set, got nil": nil,
+		"Rules[0]: a limiter.WarmUp cannot be shared: must be a limiter.Bucket, FixedWindow, SlidingWindow or SlidingLog": limiter.WarmUp{Rate: limiter.Per(1, 1)},
+		"Rules[0]: a limiter.Shaper cannot be shared":                                                      limiter.Shaper{Rate: limiter.Per(1, 1)},
+		"Rules[0]: a limiter.Queue cannot be shared":                                                       limiter.Queue{Limit: 1, MaxQueue: 1},
+		"Rules[0]: a limiter.Concurrency is not for a Limit: a Semaphore bounds how many run at once":      limiter.Concurrency{Limit: 1},
+		"Rules[0]: limiter: Bucket: Rate.Per must be positive, got 0s":                                     limiter.Bucket{},
+		"Rules[0]: token bucket: Rate.Tokens must be in 1..2^52/1000, got 0":                               limiter.Bucket{Rate: limiter.Per(0, 1), Burst: 1},
 		"Rules[0]: limiter: Bucket: Burst of 9223372036854775807 tokens is too much at a rate of 1 per 1s": perSecond(1, math.MaxInt),
-		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              Bucket(limiter.Bucket{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10}),
-		"Rules[0]: token bucket: Burst must be at least 1, got -1":                                         perSecond(1, -1),
-		"Rules[0]: fixed window: Limit must be at least 1, got 0":                                          FixedWindow(limiter.FixedWindow{Period: 1}),
-		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               FixedWindow(limiter.FixedWindow{Limit: 1, Period: 1}),
-		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  SlidingLog(limiter.SlidingLog{Limit: 100_001, Window: time.Second}),
-		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              FixedWindow(limiter.FixedWindow{Limit: 1}),
-		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          Bucket(limiter.Bucket{Rate: limiter.Per(1, 1), Name: "ü"}),
+		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              limiter.Bucket{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10},
+		"Rules[0]: limiter: Bucket: Burst must be at least 1, got -1":                                      perSecond(1, -1),
+		"Rules[0]: limiter: FixedWindow: Limit must be in 1..2^53, got 0":                                  limiter.FixedWindow{Period: 1},
+		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               limiter.FixedWindow{Limit: 1, Period: 1},
+		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  limiter.SlidingLog{Limit: 100_001, Window: time.Second},
+		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              limiter.FixedWindow{Limit: 1},
+		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          limiter.Bucket{Rate: limiter.Per(1, 1), Name: "ü"},
 	} {
-		_, err := NewLimit(&LimitOptions{Client: client, Rules: []Rule{rule}, OnLoss: Open})
+		_, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{rule}, OnLoss: Open})
 		require.ErrorContains(t, err, "cluster: Limit: "+want)
 	}
 }
 
 func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	good := LimitOptions{Client: client, Rules: []Rule{perSecond(1, 1)}, Nodes: 3}
+	good := LimitOptions{Client: client, Rules: []limiter.Rule{perSecond(1, 1)}, Nodes: 3}
 	for want, change := range map[string]func(*LimitOptions){
 		"Rules must be 1..8, got 0":                            func(o *LimitOptions) { o.Rules = nil },
-		"Rules must be 1..8, got 9":                            func(o *LimitOptions) { o.Rules = make([]Rule, 9) },
+		"Rules must be 1..8, got 9":                            func(o *LimitOptions) { o.Rules = make([]limiter.Rule, 9) },
 		"OnLoss must be Share, Open or Closed, got hold":       func(o *LimitOptions) { o.OnLoss = HoldLease },
 		"OnLoss must be Share, Open or Closed, got OnLoss(77)": func(o *LimitOptions) { o.OnLoss = 77 },
 		"Nodes must be set":                                    func(o *LimitOptions) { o.Nodes = 0 },
@@ -378,14 +383,25 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 }
 
 func TestRuleTellsWhatItIs(t *testing.T) {
-	r := Bucket(limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20})
+	r := of(limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20})
 	require.Equal(t, "token bucket: 100 per 1s, at most 20 at once", r.String())
-	require.Equal(t, 200*ms, r.Window())
-	require.Equal(t, r, Bucket(limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20, Name: "token bucket"}))
-	require.Equal(t, "no rule", Rule{}.String())
-	d := FixedWindow(limiter.FixedWindow{Limit: 3, Calendar: limiter.EveryDay, Name: "daily"})
+	require.Equal(t, 200*ms, r.span())
+	require.Equal(t, r, of(&limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 20, Name: "token bucket"}))
+	d := of(limiter.FixedWindow{Limit: 3, Calendar: limiter.EveryDay, Name: "daily"})
 	require.Equal(t, "daily: 3 in 24h0m0s", d.String())
-	require.Equal(t, "daily", d.Name())
-	require.Equal(t, int64(3), d.Limit())
-	require.Equal(t, int64(7), Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute)}).Limit())
+	require.Equal(t, int64(7), of(limiter.Bucket{Rate: limiter.Per(7, time.Minute)}).limit)
+}
+
+// Rules returns what NewLimit got, with the defaults of package limiter.
+func TestRules(t *testing.T) {
+	given := []limiter.Rule{
+		limiter.Bucket{Rate: limiter.Per(5, time.Second)}, limiter.FixedWindow{Limit: 3, Calendar: limiter.EveryDay},
+		limiter.SlidingWindow{Limit: 4, Window: time.Hour}, limiter.SlidingLog{Limit: 2, Window: time.Hour, Name: "log"},
+	}
+	l := newLimit(t, deadRedis(t), LimitOptions{Rules: given})
+	for i, r := range l.Rules() {
+		require.Equal(t, spillway.Must(limiter.New(given[i])).Rule(), r)
+	}
+	require.NoError(t, l.Tune(l.Rules()...))
+	require.Empty(t, new(Limit).Rules())
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // everyRule returns one rule of each kind with room for so many in an hour.
-func everyRule(room int) []Rule {
-	return []Rule{
-		Bucket(limiter.Bucket{Rate: limiter.Per(room, time.Hour), Burst: room}),
-		FixedWindow(limiter.FixedWindow{Limit: room, Period: time.Hour}),
-		FixedWindow(limiter.FixedWindow{Limit: room, Calendar: limiter.EveryMonth}),
-		SlidingWindow(limiter.SlidingWindow{Limit: room, Window: time.Hour}),
-		SlidingLog(limiter.SlidingLog{Limit: room, Window: time.Hour}),
+func everyRule(room int) []limiter.Rule {
+	return []limiter.Rule{
+		limiter.Bucket{Rate: limiter.Per(room, time.Hour), Burst: room},
+		limiter.FixedWindow{Limit: room, Period: time.Hour},
+		limiter.FixedWindow{Limit: room, Calendar: limiter.EveryMonth},
+		limiter.SlidingWindow{Limit: room, Window: time.Hour},
+		limiter.SlidingLog{Limit: room, Window: time.Hour},
 	}
 }
 
@@ -25,7 +25,7 @@ func everyRule(room int) []Rule {
 func TestSetRules(t *testing.T) {
 	client := server(t)
 	for i, rule := range everyRule(5) {
-		l := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []Rule{rule}})
+		l := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []limiter.Rule{rule}})
 		takes := func(n int, ok bool) {
 			t.Helper()
 			r, err := l.Take(t.Context(), "k", n)
@@ -35,9 +35,9 @@ func TestSetRules(t *testing.T) {
 		}
 		takes(4, true)
 		takes(2, false)
-		require.NoError(t, l.SetRules(everyRule(9)[i]))
+		require.NoError(t, l.Tune(everyRule(9)[i]))
 		takes(2, true) // and not refused from memory
-		require.NoError(t, l.SetRules(everyRule(3)[i]))
+		require.NoError(t, l.Tune(everyRule(3)[i]))
 		takes(1, false)
 		r, err := l.Peek(t.Context(), "k")
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestSetRules(t *testing.T) {
 		_, err = l.Take(t.Context(), "k", 4)
 		var ce *limiter.CostError
 		require.ErrorAs(t, err, &ce, rule)
-		require.NoError(t, l.SetRules(everyRule(20)[i]))
+		require.NoError(t, l.Tune(everyRule(20)[i]))
 		takes(14, true)
 		takes(1, false)
 	}
@@ -56,9 +56,9 @@ func TestSetRules(t *testing.T) {
 func TestSetRulesOfOneProcess(t *testing.T) {
 	client := server(t)
 	for i, rule := range everyRule(5) {
-		one := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []Rule{rule}})
-		other := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []Rule{rule}})
-		require.NoError(t, one.SetRules(everyRule(12)[i]))
+		one := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []limiter.Rule{rule}})
+		other := newLimit(t, client, LimitOptions{Name: t.Name(), Rules: []limiter.Rule{rule}})
+		require.NoError(t, one.Tune(everyRule(12)[i]))
 		passed := [2]int{}
 		for range 12 {
 			for j, l := range []*Limit{other, one} {
@@ -74,7 +74,7 @@ func TestSetRulesOfOneProcess(t *testing.T) {
 
 // The share without Redis follows too.
 func TestSetRulesWithoutRedis(t *testing.T) {
-	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour})}})
+	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: []limiter.Rule{limiter.FixedWindow{Limit: 8, Period: time.Hour}}})
 	passed := func() (n int64) {
 		for range 20 {
 			r, err := l.Take(t.Context(), "k", 1)
@@ -84,22 +84,22 @@ func TestSetRulesWithoutRedis(t *testing.T) {
 		return n
 	}
 	require.EqualValues(t, 4, passed())
-	require.NoError(t, l.SetRules(FixedWindow(limiter.FixedWindow{Limit: 14, Period: time.Hour})))
+	require.NoError(t, l.Tune(limiter.FixedWindow{Limit: 14, Period: time.Hour}))
 	require.EqualValues(t, 3, passed())
 }
 
 func TestSetRulesValidates(t *testing.T) {
 	l := newLimit(t, deadRedis(t), LimitOptions{Nodes: 2, Rules: everyRule(5)[:1]})
-	for want, rules := range map[string][]Rule{
-		"cluster: Limit: SetRules: Rules must be 1, as before, got 0":                                                                                                             nil,
-		`cluster: Limit: SetRules: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "sliding log: 5 in 1h0m0s"`:                      everyRule(5)[4:],
-		`cluster: Limit: SetRules: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "leaky bucket: 5 per 1h0m0s, at most 5 at once"`: {Bucket(limiter.Bucket{Rate: limiter.Per(5, time.Hour), Name: "leaky bucket"})},
-		"cluster: Limit: SetRules: Rules[0]: limiter: Bucket: Rate.Tokens must not be negative, got -1":                                                                           {Bucket(limiter.Bucket{Rate: limiter.Rate{Tokens: -1, Per: time.Hour}})},
+	for want, rules := range map[string][]limiter.Rule{
+		"cluster: Limit: Tune: Rules must be 1, as before, got 0": nil,
+		`cluster: Limit: Tune: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "sliding log: 5 in 1h0m0s"`:                      everyRule(5)[4:],
+		`cluster: Limit: Tune: Rules[0] must be of the kind and name of "token bucket: 5 per 1h0m0s, at most 5 at once", got "leaky bucket: 5 per 1h0m0s, at most 5 at once"`: {limiter.Bucket{Rate: limiter.Per(5, time.Hour), Name: "leaky bucket"}},
+		"cluster: Limit: Tune: Rules[0]: limiter: Bucket: Rate.Tokens must not be negative, got -1":                                                                           {limiter.Bucket{Rate: limiter.Rate{Tokens: -1, Per: time.Hour}}},
 	} {
-		require.EqualError(t, l.SetRules(rules...), want)
+		require.EqualError(t, l.Tune(rules...), want)
 	}
-	require.Equal(t, everyRule(5)[:1], l.rules())
-	require.Error(t, new(Limit).SetRules(everyRule(5)...))
+	require.Equal(t, []rule{of(everyRule(5)[0])}, l.rules())
+	require.Error(t, new(Limit).Tune(everyRule(5)...))
 }
 
 // An Allowance follows its Limit.
@@ -117,7 +117,7 @@ func TestSetRulesOfAnAllowance(t *testing.T) {
 	}
 	require.Equal(t, 50, passed())
 	w.Limit = 80
-	require.NoError(t, a.limit.SetRules(FixedWindow(w)))
+	require.NoError(t, a.limit.Tune(w))
 	require.Equal(t, 30, passed())
 }
 

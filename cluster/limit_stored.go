@@ -27,11 +27,12 @@ const (
 // window of the rule.
 //
 // The error names the invalid value, or is a *[RedisError] or ctx.Err().
-func (l *Limit) SetRule(ctx context.Context, key string, r Rule, how Setting) (bool, error) {
+func (l *Limit) SetRule(ctx context.Context, key string, given limiter.Rule, how Setting) (bool, error) {
 	if l.conn == nil {
 		return false, errUnmade
 	}
-	if err := l.mayStore(r, how); err != nil {
+	r, err := l.mayStore(given, how)
+	if err != nil {
 		return false, fmt.Errorf("cluster: Limit: SetRule: %w", err)
 	}
 	f := r.args()
@@ -42,52 +43,53 @@ func (l *Limit) SetRule(ctx context.Context, key string, r Rule, how Setting) (b
 	return err == nil && len(reply) > 0 && reply[0] == 1, err
 }
 
-func (l *Limit) mayStore(r Rule, how Setting) error {
+func (l *Limit) mayStore(given limiter.Rule, how Setting) (r rule, err error) {
 	switch {
 	case !l.stored:
-		return errors.New("the limit must be made with Stored")
+		return r, errors.New("the limit must be made with Stored")
 	case how != IfAbsent && how != AndReset && how != AndKeep:
-		return fmt.Errorf("setting must be one of the constants, got %q", string(how))
-	case r.kind != l.rules()[0].kind:
-		return fmt.Errorf("rule must be of the kind of %q, got %q", l.rules()[0].String(), r.String())
+		return r, fmt.Errorf("setting must be one of the constants, got %q", string(how))
 	}
-	if err := r.validate(); err != nil {
-		return err
+	if r, err = ruleOf(given); err != nil {
+		return r, err
 	}
-	if r.Window() > l.keepAlive {
-		return fmt.Errorf("KeepAlive must be at least the window of the rule, got %v for %v", l.keepAlive, r)
+	switch own := l.rules()[0]; {
+	case r.kind != own.kind:
+		return r, fmt.Errorf("rule must be of the kind of %q, got %q", own.String(), r.String())
+	case r.span() > l.keepAlive:
+		return r, fmt.Errorf("KeepAlive must be at least the window of the rule, got %v for %v", l.keepAlive, r)
 	}
-	return nil
+	return r, nil
 }
 
 // StoredRule returns the rule that Redis keeps for a key, and whether there is one. Without one, the key follows the
 // rule in the options. The error is a *[RedisError] or ctx.Err().
-func (l *Limit) StoredRule(ctx context.Context, key string) (r Rule, ok bool, err error) {
+func (l *Limit) StoredRule(ctx context.Context, key string) (in limiter.Rule, ok bool, err error) {
 	if l.conn == nil {
-		return Rule{}, false, errUnmade
+		return nil, false, errUnmade
 	}
+	r := l.rules()[0]
 	if !l.stored {
-		return l.rules()[0], false, nil
+		return r.local(1), false, nil
 	}
 	script := newScript("return redis.call('HMGET', KEYS[1], 'limit', 'tokens', 'per', 'window', 'buckets')")
 	reply, err := l.conn.call(ctx, script, l.keys(key)[1:])
 	if err != nil {
-		return Rule{}, false, err
+		return nil, false, err
 	}
 	fields, _ := reply.([]any)
 	var n [5]int64
 	for i := range n {
 		if len(fields) != len(n) || fields[i] == nil {
-			return l.rules()[0], false, nil
+			return r.local(1), false, nil
 		}
 		if n[i], err = strconv.ParseInt(fmt.Sprint(fields[i]), 10, 64); err != nil {
-			return Rule{}, false, &RedisError{Reason: ReasonType, Err: err}
+			return nil, false, &RedisError{Reason: ReasonType, Err: err}
 		}
 	}
-	r = l.rules()[0]
 	r.limit, r.rate = n[0], limiter.Rate{Tokens: int(n[1]), Per: time.Duration(n[2])}
 	r.window, r.buckets = time.Duration(n[3]), int(n[4])
-	return r, true, nil
+	return r.local(1), true, nil
 }
 
 // Delete removes the state of a key: its used tokens and its stored rule. The error is a *[RedisError] or ctx.Err().

@@ -14,9 +14,9 @@ import (
 
 func TestStoredRule(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 3)}, Stored: true})
-	other := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 99)}, Stored: true})
-	hourly := func(n int) Rule { return Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Hour)}) }
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 3)}, Stored: true})
+	other := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 99)}, Stored: true})
+	hourly := func(n int) limiter.Rule { return limiter.Bucket{Rate: limiter.Per(n, time.Hour)} }
 	ctx := t.Context()
 	left := func(want, limit int64) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestStoredRule(t *testing.T) {
 		require.Equal(t, want, r.Remaining)
 		require.Equal(t, limit, r.Limit)
 	}
-	set := func(r Rule, how Setting, want bool) {
+	set := func(r limiter.Rule, how Setting, want bool) {
 		t.Helper()
 		ok, err := l.SetRule(ctx, "k", r, how)
 		require.NoError(t, err)
@@ -43,14 +43,14 @@ func TestStoredRule(t *testing.T) {
 	r, ok, err := l.StoredRule(ctx, "k")
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.Equal(t, l.rules()[0], r)
+	require.Equal(t, l.Rules()[0], r)
 
 	set(hourly(10), IfAbsent, true)
 	set(hourly(77), IfAbsent, false)
 	r, ok, err = other.StoredRule(ctx, "k")
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, hourly(10), r)
+	require.Equal(t, of(hourly(10)), of(r))
 	left(10, 10)
 	require.True(t, take(other, 3))
 	set(hourly(20), AndKeep, true)
@@ -85,7 +85,7 @@ func TestStoredRule(t *testing.T) {
 // A stored rule goes when nobody uses it, and stays while somebody does.
 func TestStoredRuleIsKeptAlive(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 3)}, Stored: true, KeepAlive: time.Hour})
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 3)}, Stored: true, KeepAlive: time.Hour})
 	_, err := l.SetRule(t.Context(), "k", perSecond(5, 5), IfAbsent)
 	require.NoError(t, err)
 	key := l.keys("k")[1]
@@ -99,30 +99,30 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 	require.InDelta(t, time.Hour, client.PTTL(t.Context(), key).Val(), float64(time.Minute))
 
 	for want, c := range map[string]struct {
-		rule Rule
+		rule limiter.Rule
 		how  Setting
 	}{
-		"KeepAlive must be at least":        {Bucket(limiter.Bucket{Rate: limiter.Per(1, 2*time.Hour)}), AndKeep},
+		"KeepAlive must be at least":        {limiter.Bucket{Rate: limiter.Per(1, 2*time.Hour)}, AndKeep},
 		"setting must be one":               {perSecond(1, 1), "other"},
-		"rule must be of the kind of":       {SlidingLog(limiter.SlidingLog{Limit: 1, Window: time.Second}), AndKeep},
+		"rule must be of the kind of":       {limiter.SlidingLog{Limit: 1, Window: time.Second}, AndKeep},
 		"Burst must be at least 1, got":     {perSecond(1, -1), AndKeep},
-		"token bucket: Rate.Tokens must be": {Bucket(limiter.Bucket{Rate: limiter.Per(0, time.Second), Burst: 1}), AndKeep},
+		"token bucket: Rate.Tokens must be": {limiter.Bucket{Rate: limiter.Per(0, time.Second), Burst: 1}, AndKeep},
 	} {
 		_, err := l.SetRule(t.Context(), "k", c.rule, c.how)
 		require.ErrorContains(t, err, "cluster: Limit: SetRule: ")
 		require.ErrorContains(t, err, want)
 	}
-	_, err = newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 3)}}).SetRule(t.Context(), "k", perSecond(1, 1), AndKeep)
+	_, err = newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 3)}}).SetRule(t.Context(), "k", perSecond(1, 1), AndKeep)
 	require.ErrorContains(t, err, "must be made with Stored")
 }
 
 // A process that remembers for a day that a key is used up hears of a greater rule nevertheless.
 func TestAStoredRuleReachesWhoRemembersARefusal(t *testing.T) {
 	client := server(t)
-	day := func(n int) Rule {
-		return FixedWindow(limiter.FixedWindow{Limit: n, Period: 24 * time.Hour})
+	day := func(n int) limiter.Rule {
+		return limiter.FixedWindow{Limit: n, Period: 24 * time.Hour}
 	}
-	o := LimitOptions{Name: "plan", Rules: []Rule{day(3)}, Stored: true}
+	o := LimitOptions{Name: "plan", Rules: []limiter.Rule{day(3)}, Stored: true}
 	mine, other := newLimit(t, client, o), newLimit(t, client, o)
 	for range 4 {
 		_, err := mine.Take(t.Context(), "k", 1)
@@ -140,7 +140,7 @@ func TestAStoredRuleReachesWhoRemembersARefusal(t *testing.T) {
 func TestPerClient(t *testing.T) {
 	client := server(t)
 	for _, name := range []string{"a", "b"} {
-		l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(1, 2)}, PerClient: name, Stored: true})
+		l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 2)}, PerClient: name, Stored: true})
 		ok, err := l.SetRule(t.Context(), "k", hourlyBurst(3), IfAbsent)
 		require.NoError(t, err)
 		require.Equal(t, name == "a", ok, "they share the rule")
@@ -152,28 +152,28 @@ func TestPerClient(t *testing.T) {
 	}
 }
 
-func hourlyBurst(n int) Rule {
-	return Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: n})
+func hourlyBurst(n int) limiter.Rule {
+	return limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: n}
 }
 
 // Stored windows and logs follow their rule, and 8 clients get no more than it says.
 func TestStoredKinds(t *testing.T) {
 	client := server(t)
-	for _, c := range []struct{ own, stored Rule }{
+	for _, c := range []struct{ own, stored limiter.Rule }{
 		{
-			FixedWindow(limiter.FixedWindow{Limit: 1, Period: time.Second}),
-			FixedWindow(limiter.FixedWindow{Limit: 50, Period: time.Hour}),
+			limiter.FixedWindow{Limit: 1, Period: time.Second},
+			limiter.FixedWindow{Limit: 50, Period: time.Hour},
 		},
 		{
-			SlidingWindow(limiter.SlidingWindow{Limit: 1, Window: time.Second}),
-			SlidingWindow(limiter.SlidingWindow{Limit: 50, Window: time.Hour, Buckets: 12}),
+			limiter.SlidingWindow{Limit: 1, Window: time.Second},
+			limiter.SlidingWindow{Limit: 50, Window: time.Hour, Buckets: 12},
 		},
-		{SlidingLog(limiter.SlidingLog{Limit: 1, Window: time.Second}), SlidingLog(limiter.SlidingLog{Limit: 50, Window: time.Hour})},
+		{limiter.SlidingLog{Limit: 1, Window: time.Second}, limiter.SlidingLog{Limit: 50, Window: time.Hour}},
 	} {
 		var admitted atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {
-			l := newLimit(t, client, LimitOptions{Rules: []Rule{c.own}, Stored: true, Name: c.own.name})
+			l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{c.own}, Stored: true, Name: of(c.own).name})
 			wg.Go(func() {
 				if _, err := l.SetRule(t.Context(), "k", c.stored, IfAbsent); err != nil {
 					t.Error(err)

@@ -56,7 +56,7 @@ func newLimit(t *testing.T, client redis.UniversalClient, o LimitOptions) *Limit
 	return l
 }
 
-func newFixture(t *testing.T, client *redis.Client, rules ...Rule) *fixture {
+func newFixture(t *testing.T, client *redis.Client, rules ...limiter.Rule) *fixture {
 	t.Helper()
 	f := &fixture{Limit: newLimit(t, client, LimitOptions{Rules: rules}), t: t, client: client}
 	f.taking, f.giving = withClock(f.taking), withClock(f.giving)
@@ -111,9 +111,12 @@ func server(t *testing.T) *redis.Client {
 	return clone
 }
 
-func perSecond(n, burst int) Rule {
-	return Bucket(limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst})
+func perSecond(n, burst int) limiter.Rule {
+	return limiter.Bucket{Rate: limiter.Per(n, time.Second), Burst: burst}
 }
+
+// of returns the figures of a valid rule.
+func of(r limiter.Rule) rule { return spillway.Must(ruleOf(r)) }
 
 const ms = time.Millisecond
 
@@ -180,7 +183,7 @@ func TestBucketAsTokenBucket(t *testing.T) {
 }
 
 func TestWhatCanNeverPass(t *testing.T) {
-	f := newFixture(t, server(t), perSecond(10, 10), FixedWindow(limiter.FixedWindow{Limit: 8, Period: time.Hour}))
+	f := newFixture(t, server(t), perSecond(10, 10), limiter.FixedWindow{Limit: 8, Period: time.Hour})
 	for _, n := range []int{-5, 9, 11} {
 		_, err := f.Take(t.Context(), "k", n)
 		var cost *limiter.CostError
@@ -206,7 +209,7 @@ func TestWhatCanNeverPass(t *testing.T) {
 
 // A model is what a rule does, said as plainly as possible: it knows all that was taken, and when.
 type model struct {
-	rule  Rule
+	rule  rule
 	taken []taking
 	// level of a bucket in tokens × per, and when it was that
 	level, at int64
@@ -285,17 +288,17 @@ func (m *model) giveBack(now, n, taken, at int64) {
 func TestRulesAgainstModels(t *testing.T) {
 	t.Parallel()
 	client := server(t)
-	rules := map[string]Rule{
+	rules := map[string]limiter.Rule{
 		"bucket":         perSecond(10, 10),
-		"odd bucket":     Bucket(limiter.Bucket{Rate: limiter.Per(7, time.Minute), Burst: 3}),
-		"leaky":          Bucket(limiter.Bucket{Rate: limiter.Per(999983, 1000*time.Second), Burst: 20, Name: "leaky bucket"}),
-		"window":         FixedWindow(limiter.FixedWindow{Limit: 7, Period: 900 * ms}),
-		"minute":         FixedWindow(limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute}),
-		"sliding window": SlidingWindow(limiter.SlidingWindow{Limit: 9, Window: time.Second, Buckets: 10}),
-		"odd sliding":    SlidingWindow(limiter.SlidingWindow{Limit: 9, Window: 1001 * ms, Buckets: 7}),
-		"sliding log":    SlidingLog(limiter.SlidingLog{Limit: 9, Window: time.Second}),
+		"odd bucket":     limiter.Bucket{Rate: limiter.Per(7, time.Minute), Burst: 3},
+		"leaky":          limiter.Bucket{Rate: limiter.Per(999983, 1000*time.Second), Burst: 20, Name: "leaky bucket"},
+		"window":         limiter.FixedWindow{Limit: 7, Period: 900 * ms},
+		"minute":         limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute},
+		"sliding window": limiter.SlidingWindow{Limit: 9, Window: time.Second, Buckets: 10},
+		"odd sliding":    limiter.SlidingWindow{Limit: 9, Window: 1001 * ms, Buckets: 7},
+		"sliding log":    limiter.SlidingLog{Limit: 9, Window: time.Second},
 	}
-	all := make([]Rule, 0, len(rules))
+	all := make([]limiter.Rule, 0, len(rules))
 	for name, r := range rules {
 		t.Run(name, func(t *testing.T) { againstModels(t, newFixture(t, client, r)) })
 		if len(all) < maxRules {

@@ -89,10 +89,10 @@ func (l *Limit) quota(now time.Time, r spillway.Request, i int) spillway.Quota {
 	rule := l.rules()[i]
 	a := l.memory.recall(r.Key)
 	if a == nil {
-		return spillway.Quota{Name: rule.name, Limit: rule.limit, Remaining: rule.limit, Window: rule.Window()}
+		return spillway.Quota{Name: rule.name, Limit: rule.limit, Remaining: rule.limit, Window: rule.span()}
 	}
 	s := a.stateAt(now, i)
-	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.Window(), Reset: s.NextIn}
+	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.span(), Reset: s.NextIn}
 }
 
 // A RuleQuota reports the remaining tokens of one rule of a [Limit], for header fields that name each rule. It is made

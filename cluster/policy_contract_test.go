@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 	const room = 6
 	s := redistest.Start(t)
 	client := patient(t, s.Addr())
-	limit := func(rules ...Rule) func(t *testing.T) spillway.Policy {
+	limit := func(rules ...limiter.Rule) func(t *testing.T) spillway.Policy {
 		return func(t *testing.T) spillway.Policy {
 			return newLimit(t, client, LimitOptions{Name: t.Name(), Rules: rules, Timeout: 10 * time.Second})
 		}
@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 			return newAllowance(t, client, limiter.FixedWindow{Limit: room, Period: time.Hour}, AllowanceOptions{Nodes: 1, Chunk: 1}) // with more, who asks meanwhile lacks what one has fetched
 		},
 		"quota": func(t *testing.T) spillway.Policy {
-			return newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(room, time.Hour), Name: "contract", Timeout: 10 * time.Second})
+			return newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(room, time.Hour)}, Name: "contract", Timeout: 10 * time.Second})
 		},
 		"semaphore": func(t *testing.T) spillway.Policy {
 			return semaphoreAt(t, s.Addr(), SemaphoreOptions{Limit: room, TTL: time.Minute, Timeout: 10 * time.Second})

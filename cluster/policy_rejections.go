@@ -32,7 +32,7 @@ func newRejections(policy, reason string, over bool) *rejections {
 }
 
 // reason returns why the rule refuses, in the words of package limiter.
-func (r Rule) reason() string {
+func (r rule) reason() string {
 	if r.kind == bucketKind {
 		return limiter.ReasonRate
 	}

@@ -17,7 +17,7 @@ import (
 // What Redis refused is refused from memory until the time that it named; other keys are not.
 func TestFloodAsksRedisOnce(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 3, Period: time.Hour})}})
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 3, Period: time.Hour}}})
 	var last Result
 	for range 4 {
 		r, err := l.Take(t.Context(), "k", 1)
@@ -52,7 +52,7 @@ func TestFloodAsksRedisOnce(t *testing.T) {
 
 // That there is no room for many says nothing of few.
 func TestMemoryKnowsTheCost(t *testing.T) {
-	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})}})
+	l := newLimit(t, server(t), LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 10, Period: time.Hour}}})
 	for _, c := range []struct {
 		n      int
 		ok     bool
@@ -67,7 +67,7 @@ func TestMemoryKnowsTheCost(t *testing.T) {
 
 func TestRecheck(t *testing.T) {
 	client := server(t)
-	rules := []Rule{FixedWindow(limiter.FixedWindow{Limit: 1, Period: time.Hour})}
+	rules := []limiter.Rule{limiter.FixedWindow{Limit: 1, Period: time.Hour}}
 	l := newLimit(t, client, LimitOptions{Rules: rules, Recheck: ms})
 	other := newLimit(t, client, LimitOptions{Rules: rules})
 	for range 2 {
@@ -118,8 +118,8 @@ func TestMemoryStateAges(t *testing.T) {
 
 func TestPolicy(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{
-		Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "per tenant"}),
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{
+		limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "per tenant"},
 	}})
 	full, err := limiter.New(limiter.Concurrency{Limit: 2})
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestClosedIsNotTheCallersFault(t *testing.T) {
-	l := newLimit(t, deadRedis(t), LimitOptions{Rules: []Rule{perSecond(1, 1)}, OnLoss: Closed})
+	l := newLimit(t, deadRedis(t), LimitOptions{Rules: []limiter.Rule{perSecond(1, 1)}, OnLoss: Closed})
 	_, err := l.Admit(t.Context(), spillway.Request{Key: "k"})
 	var rej *spillway.Rejection
 	require.ErrorAs(t, err, &rej)
@@ -179,7 +179,7 @@ func TestRefusalsDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("SKIPPED: allocations are not counted under the race detector")
 	}
-	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour)})}})
+	l := newLimit(t, server(t), LimitOptions{Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1, time.Hour)}}})
 	r := spillway.Request{Key: "k"}
 	for range 2 {
 		_, _ = l.Admit(t.Context(), r)
@@ -194,7 +194,7 @@ func TestRefusalsDoNotAllocate(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{perSecond(100, 1)}})
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(100, 1)}})
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 11 {
@@ -212,7 +212,7 @@ func TestWait(t *testing.T) {
 }
 
 func TestWaitGivesUp(t *testing.T) {
-	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour)})}})
+	l := newLimit(t, server(t), LimitOptions{Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1, time.Hour)}}})
 	require.NoError(t, l.Wait(t.Context(), "k", 1))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -241,7 +241,7 @@ func TestRejectionsAreSharedByWait(t *testing.T) {
 }
 
 func TestNearLimit(t *testing.T) {
-	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})}})
+	l := newLimit(t, server(t), LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 10, Period: time.Hour}}})
 	for range 12 {
 		_, err := l.Take(t.Context(), "k", 1)
 		require.NoError(t, err)
@@ -255,9 +255,9 @@ func TestNearLimit(t *testing.T) {
 
 // Header fields can tell of every rule, before and after the first answer.
 func TestQuotas(t *testing.T) {
-	l := newLimit(t, server(t), LimitOptions{Rules: []Rule{
-		Bucket(limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "burst"}),
-		FixedWindow(limiter.FixedWindow{Limit: 100, Period: time.Hour, Name: "hourly"}),
+	l := newLimit(t, server(t), LimitOptions{Rules: []limiter.Rule{
+		limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 5, Name: "burst"},
+		limiter.FixedWindow{Limit: 100, Period: time.Hour, Name: "hourly"},
 	}})
 	r := spillway.Request{Key: "k"}
 	left := func() (all []int64) {
@@ -286,8 +286,8 @@ func TestQuotas(t *testing.T) {
 // Of two rules one has nothing left for a moment, and the other lacks some for an hour: few pass again after the moment.
 func TestMemoryOfWhatWasTakenInPart(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{
-		perSecond(1000, 3), FixedWindow(limiter.FixedWindow{Limit: 5, Period: time.Hour}),
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{
+		perSecond(1000, 3), limiter.FixedWindow{Limit: 5, Period: time.Hour},
 	}})
 	r, err := l.TakeUpTo(t.Context(), "k", 9)
 	require.NoError(t, err)

@@ -38,13 +38,13 @@ func TestNoWindowHoldsMoreThanItsLimit(t *testing.T) {
 		seeds, steps = 20, 10_000
 	}
 	client := server(t)
-	for name, rule := range map[string]Rule{
+	for name, rule := range map[string]limiter.Rule{
 		"bucket":         perSecond(10, 10),
-		"odd bucket":     Bucket(limiter.Bucket{Rate: limiter.Per(7, 3*time.Second), Burst: 5}),
-		"window":         FixedWindow(limiter.FixedWindow{Limit: 20, Period: 900 * ms}),
-		"minute":         FixedWindow(limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute}),
-		"sliding window": SlidingWindow(limiter.SlidingWindow{Limit: 15, Window: time.Second, Buckets: 10}),
-		"sliding log":    SlidingLog(limiter.SlidingLog{Limit: 15, Window: time.Second}),
+		"odd bucket":     limiter.Bucket{Rate: limiter.Per(7, 3*time.Second), Burst: 5},
+		"window":         limiter.FixedWindow{Limit: 20, Period: 900 * ms},
+		"minute":         limiter.FixedWindow{Limit: 50, Calendar: limiter.EveryMinute},
+		"sliding window": limiter.SlidingWindow{Limit: 15, Window: time.Second, Buckets: 10},
+		"sliding log":    limiter.SlidingLog{Limit: 15, Window: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range seeds {
@@ -56,7 +56,7 @@ func TestNoWindowHoldsMoreThanItsLimit(t *testing.T) {
 }
 
 // play takes and gives back at random, and checks every window in the end.
-func play(t *testing.T, f *fixture, rule Rule, seed uint64, steps int) {
+func play(t *testing.T, f *fixture, rule limiter.Rule, seed uint64, steps int) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	var uses []*use
 	var clock time.Duration
@@ -83,7 +83,7 @@ func play(t *testing.T, f *fixture, rule Rule, seed uint64, steps int) {
 			uses = append(uses, u)
 		}
 	}
-	checkPromise(t, rule, uses, "seed "+strconv.FormatUint(seed, 10))
+	checkPromise(t, of(rule), uses, "seed "+strconv.FormatUint(seed, 10))
 	require.Greater(t, back, steps/10)
 }
 
@@ -115,7 +115,7 @@ func takeOne(t *testing.T, f *fixture, rnd *rand.Rand, now int64, n int) *use {
 }
 
 // checkPromise checks what was used against what the rule promises.
-func checkPromise(t *testing.T, rule Rule, uses []*use, what string) {
+func checkPromise(t *testing.T, rule rule, uses []*use, what string) {
 	t.Helper()
 	switch rule.kind {
 	case bucketKind: // Rate × d + Burst in any time d: a bucket that holds what was used never overflows
@@ -286,7 +286,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 // What another process resets is noticed within Recheck, and clients hear the true time until then.
 func TestResetByAnotherProcessIsNoticed(t *testing.T) {
 	client := server(t)
-	o := LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 1, Period: 24 * time.Hour})}}
+	o := LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 1, Period: 24 * time.Hour}}}
 	here, there := newLimit(t, client, o), newLimit(t, client, o)
 	for range 2 {
 		_, err := here.Take(t.Context(), "k", 1)
@@ -316,7 +316,7 @@ func TestResetByAnotherProcessIsNoticed(t *testing.T) {
 // Long keys are kept by their hash: apart from each other, and short.
 func TestLongKeysAreKeptShort(t *testing.T) {
 	client := server(t)
-	l := newLimit(t, client, LimitOptions{Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 2, Period: time.Hour})}})
+	l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 2, Period: time.Hour}}})
 	a, b := string(make([]byte, 10_000)), string(make([]byte, 10_001))
 	for _, key := range []string{a, b} {
 		for i := range 4 {
@@ -332,7 +332,7 @@ func TestLongKeysAreKeptShort(t *testing.T) {
 	held, err := s.TryAcquire(t.Context(), a)
 	require.NoError(t, err)
 	require.Equal(t, a, held.Key())
-	q := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), OnLoss: Closed, Timeout: 5 * time.Second})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed, Timeout: 5 * time.Second})
 	_, err = q.Take(t.Context(), a, 1)
 	require.NoError(t, err)
 	keys := client.Keys(t.Context(), "*").Val()
@@ -346,9 +346,9 @@ func TestLongKeysAreKeptShort(t *testing.T) {
 
 // TakeUpTo takes what there is, however much is asked for.
 func TestTakeUpToOfMoreThanNumbersHold(t *testing.T) {
-	for _, rules := range [][]Rule{
-		{perSecond(10, 10)}, {FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour})}, {SlidingLog(limiter.SlidingLog{Limit: 10, Window: time.Hour})},
-		{SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Hour})}, {perSecond(10, 10), FixedWindow(limiter.FixedWindow{Limit: 20, Period: time.Hour})},
+	for _, rules := range [][]limiter.Rule{
+		{perSecond(10, 10)}, {limiter.FixedWindow{Limit: 10, Period: time.Hour}}, {limiter.SlidingLog{Limit: 10, Window: time.Hour}},
+		{limiter.SlidingWindow{Limit: 10, Window: time.Hour}}, {perSecond(10, 10), limiter.FixedWindow{Limit: 20, Period: time.Hour}},
 	} {
 		f := newFixture(t, server(t), rules...)
 		for _, n := range []int{int(min(int64(1)<<53, math.MaxInt)), math.MaxInt} {

@@ -28,7 +28,7 @@ import (
 // max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost
 // × the number of processes pass in any time d. That holds when messages are lost, late or repeated, when processes
 // die, and however long Redis is away. While a Redis that lost its memory learns the leases, newcomers get a twentieth
-// of Rate and Burst on top. OnLoss decides when Redis stays silent for longer than a lease lasts. [Quota.SetLimit]
+// of Rate and Burst on top. OnLoss decides when Redis stays silent for longer than a lease lasts. [Quota.Tune]
 // changes the rate while it runs.
 //
 // Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
@@ -62,18 +62,17 @@ type Quota struct {
 	rounds *leaseLoop
 }
 
-// QuotaOptions tune a [Quota]. Client, Rate and Nodes are required, but not Nodes if OnLoss is Open or Closed.
+// QuotaOptions tune a [Quota]. Client, Rule and Nodes are required, but not Nodes if OnLoss is Open or Closed.
 type QuotaOptions struct {
 	// Client connects to Redis: a single server, a failover pair or a cluster. The caller closes it, after the Quota.
 	Client redis.UniversalClient
-	// Rate is the rate of each key for all processes together. Tokens must be positive.
-	Rate limiter.Rate
-	// Burst is how many tokens may pass at once, and the greatest cost that can pass. Each process has the same part of
-	// it as of the rate. Tokens that a process cannot use within Burst divided by the rate are lost, so less than 50 ms
-	// worth of tokens costs throughput on busy machines. If Burst is 0, it is Rate.Tokens.
-	Burst int
-	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rate,
-	// Burst, Interval and Term. It may not contain braces or colons. If Name is empty, it is "quota".
+	// Rule is the limit of each key for all processes together. Rate.Tokens must be positive. Each process has the same
+	// part of Burst as of Rate. Tokens that a process cannot use within Burst divided by Rate are lost, so less than 50 ms
+	// worth of tokens costs throughput on busy machines. If the Name of the Rule is empty, rejections, metrics and header
+	// fields have that of the QuotaOptions.
+	Rule limiter.Bucket
+	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rule,
+	// Interval and Term. It may not contain braces or colons. If Name is empty, it is "quota".
 	Name string
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
@@ -122,14 +121,13 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	if o != nil {
 		opts = *o
 	}
-	opts.setDefaults()
-	if err := opts.validate(); err != nil {
+	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	q := &Quota{
-		opts: opts, name: opts.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
+		opts: opts, name: opts.Rule.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
 		names: newKeyNames(&opts), base: time.Now(), quit: make(chan struct{}),
-		reject: newRejections(opts.Name, limiter.ReasonRate, true), lost: newRejections(opts.Name, ReasonLost, false),
+		reject: newRejections(opts.Rule.Name, limiter.ReasonRate, true), lost: newRejections(opts.Rule.Name, ReasonLost, false),
 	}
 	var err error
 	if q.conn, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker}); err != nil {
@@ -148,25 +146,39 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	return q, nil
 }
 
-func (o *QuotaOptions) setDefaults() {
+// complete fills in the defaults and validates.
+func (o *QuotaOptions) complete() error {
 	o.Name, o.Prefix = orDefault(o.Name, "quota"), orDefault(o.Prefix, "spillway")
-	o.Burst = cmp.Or(o.Burst, o.Rate.Tokens)
 	o.Weight = cmp.Or(o.Weight, 1)
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	o.Term = cmp.Or(o.Term, 3*o.Interval)
 	o.OnLoss = cmp.Or(o.OnLoss, HoldLease)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultQuota)
+	if err := o.completeRule(); err != nil {
+		return fmt.Errorf("cluster: Quota: Rule: %w", err)
+	}
+	return o.validate()
+}
+
+func (o *QuotaOptions) completeRule() error {
+	o.Rule.Name = orDefault(o.Rule.Name, o.Name)
+	l, err := limiter.New(o.Rule)
+	if err != nil {
+		return err
+	}
+	o.Rule, _ = l.Rule().(limiter.Bucket)
+	if t := o.Rule.Rate.Tokens; t < 1 || int64(t) > maxTokens/1000 {
+		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", t)
+	}
+	if int64(o.Rule.Burst) > maxTokens/1000 {
+		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
+	}
+	return nil
 }
 
 func (o *QuotaOptions) validate() error {
 	switch {
-	case o.Rate.Tokens < 1 || int64(o.Rate.Tokens) > maxTokens/1000:
-		return fmt.Errorf("cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got %d", o.Rate.Tokens)
-	case o.Rate.Per <= 0:
-		return fmt.Errorf("cluster: Quota: Rate.Per must be positive, got %v", o.Rate.Per)
-	case o.Burst < 1 || int64(o.Burst) > maxTokens/1000:
-		return fmt.Errorf("cluster: Quota: Burst must be in 1..2^52/1000, got %d", o.Burst)
 	case !(o.Weight >= 1e-6 && o.Weight <= 1e6):
 		return fmt.Errorf("cluster: Quota: Weight must be in 1e-6..1e6, got %v", o.Weight)
 	case o.Interval < minInterval || o.Interval > maxTimeout:
@@ -207,7 +219,7 @@ func (o *QuotaOptions) validateNames() error {
 func (o *QuotaOptions) config() lease.Config {
 	loss := map[OnLoss]lease.Loss{HoldLease: lease.Hold, Share: lease.Share, Open: lease.Open, Closed: lease.Closed}
 	return lease.Config{
-		Rate: float64(o.Rate.Tokens) / o.Rate.Per.Seconds(), Burst: float64(o.Burst), Interval: o.Interval, Term: o.Term,
+		Rate: float64(o.Rule.Rate.Tokens) / o.Rule.Rate.Per.Seconds(), Burst: float64(o.Rule.Burst), Interval: o.Interval, Term: o.Term,
 		Reclaim: o.Reclaim, Timeout: min(max(o.Interval*3/2, DefaultTimeout), o.Term/2), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
 		Nodes: max(o.Nodes, 1),
 	}

@@ -17,7 +17,7 @@ import (
 
 func newAllowance(t *testing.T, client redis.UniversalClient, w limiter.FixedWindow, o AllowanceOptions) *Allowance {
 	t.Helper()
-	l, err := NewLimit(&LimitOptions{Client: client, Rules: []Rule{FixedWindow(w)}, OnLoss: Closed, Name: "daily"})
+	l, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{w}, OnLoss: Closed, Name: "daily"})
 	require.NoError(t, err)
 	o.Limit = l
 	a, err := NewAllowance(&o)
@@ -91,9 +91,9 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 
 func TestAllowanceOptions(t *testing.T) {
 	client := clientOf(t, "127.0.0.1:1")
-	window, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{FixedWindow(limiter.FixedWindow{Limit: 3, Period: time.Hour})}})
+	window, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []limiter.Rule{limiter.FixedWindow{Limit: 3, Period: time.Hour}}})
 	require.NoError(t, err)
-	bucket, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(3, time.Hour)})}})
+	bucket, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(3, time.Hour)}}})
 	require.NoError(t, err)
 	for want, o := range map[string]*AllowanceOptions{
 		"Limit must be set, got nil":             nil,

@@ -24,7 +24,7 @@ func benchQuota(b *testing.B, rate int) *Quota {
 	b.Helper()
 	s := redistest.Start(b)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
-	q, err := NewQuota(&QuotaOptions{Client: client, Rate: limiter.Per(rate, time.Second), Nodes: 1})
+	q, err := NewQuota(&QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(rate, time.Second)}, Nodes: 1})
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		q.Close()
@@ -83,10 +83,10 @@ func decisions(callers int, d time.Duration, decide func()) float64 {
 func TestQuotaIsFarFasterThanAsking(t *testing.T) {
 	s := redistest.Start(t)
 	client := clientOf(t, s.Addr())
-	q := leased(t, QuotaOptions{Client: client, Rate: limiter.Per(1_000_000_000, time.Second)})
+	q := leased(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1_000_000_000, time.Second)}})
 	exact, err := NewLimit(&LimitOptions{
 		Client: client, Nodes: 1,
-		Rules: []Rule{Bucket(limiter.Bucket{Rate: limiter.Per(1_000_000_000, time.Second)})},
+		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1_000_000_000, time.Second)}},
 	})
 	require.NoError(t, err)
 	ctx := context.Background()

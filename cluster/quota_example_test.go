@@ -18,8 +18,8 @@ func ExampleQuota() {
 	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
 		Client: client,
 		Name:   "per route",
-		Rate:   limiter.Per(20_000, time.Second), // of all processes together
-		Nodes:  3,                                // until Redis has told how many there are
+		Rule:   limiter.Bucket{Rate: limiter.Per(20_000, time.Second)}, // of all processes together
+		Nodes:  3,                                                      // until Redis has told how many there are
 	})
 	if err != nil {
 		panic(err)
@@ -41,7 +41,7 @@ func ExampleAllowance() {
 	daily, err := cluster.NewLimit(&cluster.LimitOptions{
 		Client: client,
 		Name:   "a day",
-		Rules:  []cluster.Rule{cluster.FixedWindow(limiter.FixedWindow{Limit: 100_000, Calendar: limiter.EveryDay})},
+		Rules:  []limiter.Rule{limiter.FixedWindow{Limit: 100_000, Calendar: limiter.EveryDay}},
 		OnLoss: cluster.Closed,
 	})
 	if err != nil {

@@ -143,5 +143,5 @@ func skewedDemand(n int, sum float64) []float64 {
 }
 
 func steadyOptions(client redis.UniversalClient, rate int) QuotaOptions {
-	return QuotaOptions{Client: client, Rate: limiter.Per(rate, time.Second), Burst: rate / 5, Nodes: 8}
+	return QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(rate, time.Second), Burst: rate / 5}, Nodes: 8}
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // A limit is changed in all processes while they run: a smaller one holds at once, and three intervals later each has its share.
-func TestQuotaSetLimit(t *testing.T) {
+func TestQuotaTune(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	f := &quotaFleet{t: t, rate: 2000, burst: 200}
 	for _, d := range skewedDemand(3, 6000) {
 		o := steadyOptions(clientOf(t, s.Addr()), 2000)
-		o.Burst = 200
+		o.Rule.Burst = 200
 		f.join(o, d)
 	}
 	f.run(700 * time.Millisecond)
@@ -26,7 +26,7 @@ func TestQuotaSetLimit(t *testing.T) {
 		before := f.rate
 		f.rate, f.burst = float64(rate), float64(rate)/10
 		for _, q := range f.quotas {
-			require.NoError(t, q.SetLimit(limiter.Per(rate, time.Second), rate/10))
+			require.NoError(t, q.Tune(limiter.Bucket{Rate: limiter.Per(rate, time.Second), Burst: rate / 10}))
 		}
 		began := time.Now()
 		got := total(f.run(600*time.Millisecond)) * 0.6
@@ -44,20 +44,24 @@ func TestQuotaSetLimit(t *testing.T) {
 
 // The rules of NewQuota hold for a change, and one that breaks them changes nothing. A limit that becomes too small for leases is
 // decided in Redis from then on.
-func TestQuotaSetLimitValidates(t *testing.T) {
+func TestQuotaTuneValidates(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second)})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}})
 	for want, rate := range map[string]limiter.Rate{
-		"cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got -1": {Tokens: -1, Per: time.Second},
-		"cluster: Quota: Rate.Per must be positive, got 0s":           {Tokens: 5},
+		"cluster: Quota: Tune: Rule: limiter: Bucket: Rate.Tokens must not be negative, got -1": {Tokens: -1, Per: time.Second},
+		"cluster: Quota: Tune: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":        {Tokens: 5},
 	} {
-		require.EqualError(t, q.SetLimit(rate, 0), want)
+		require.EqualError(t, q.Tune(limiter.Bucket{Rate: rate}), want)
 	}
-	require.EqualError(t, q.SetLimit(limiter.Per(5, time.Second), -7), "cluster: Quota: Burst must be in 1..2^52/1000, got -7")
+	require.EqualError(t, q.Tune(limiter.Bucket{Rate: limiter.Per(5, time.Second), Burst: -7}), "cluster: Quota: Tune: Rule: limiter: Bucket: Burst must be at least 1, got -7")
+	renamed := q.Rule()
+	renamed.Name = "other"
+	require.EqualError(t, q.Tune(renamed), `cluster: Quota: Tune: Rule: Name must stay "quota", got "other"`)
+	require.NoError(t, q.Tune(q.Rule()))
 	require.EqualValues(t, 1000, q.burst())
-	require.Error(t, new(Quota).SetLimit(limiter.Rate{}, 0))
-	require.NoError(t, q.SetLimit(limiter.Per(3, time.Hour), 0))
+	require.Error(t, new(Quota).Tune(limiter.Bucket{}))
+	require.NoError(t, q.Tune(limiter.Bucket{Rate: limiter.Per(3, time.Hour)}))
 	admitted := 0
 	until(t, "the lease to be given back", func() bool {
 		if admit(q, "k") == nil {

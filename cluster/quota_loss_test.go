@@ -19,7 +19,7 @@ func TestQuotaNewcomerAfterLoss(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
 	o := steadyOptions(clientOf(t, p.Addr()), rate)
-	o.Burst = burst
+	o.Rule.Burst = burst
 	f := &quotaFleet{t: t, rate: rate, burst: burst}
 	f.join(o, 2*rate)
 	f.run(time.Second)
@@ -61,7 +61,7 @@ func TestQuotaLateHolder(t *testing.T) {
 	f := &quotaFleet{t: t, rate: rate, burst: burst}
 	for _, addr := range []string{s.Addr(), late.Addr()} {
 		o := steadyOptions(clientOf(t, addr), rate)
-		o.Burst = burst
+		o.Rule.Burst = burst
 		f.join(o, 2*rate)
 	}
 	half := func(i int) bool {
@@ -82,7 +82,7 @@ func TestQuotaLateHolder(t *testing.T) {
 	late.BlackHole(true)
 	s.Restart()
 	o := steadyOptions(clientOf(t, s.Addr()), rate)
-	o.Burst = burst
+	o.Rule.Burst = burst
 	f.join(o, 2*rate)
 	const away = 1200 * time.Millisecond
 	began := time.Now()
@@ -102,7 +102,7 @@ func TestQuotaLateHolder(t *testing.T) {
 func TestQuotaBelievesNoNumberOfATableThatLearns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(300, time.Second), Nodes: 3, Timeout: 5 * time.Second})
+	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(300, time.Second)}, Nodes: 3, Timeout: 5 * time.Second})
 	_, err := q.Take(t.Context(), "k", 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), q.Stats().Nodes)

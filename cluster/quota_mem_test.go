@@ -17,7 +17,7 @@ func TestQuotaKeyMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("SKIPPED: the race detector takes memory of its own")
 	}
-	q := newQuota(t, QuotaOptions{Client: clientOf(t, "127.0.0.1:1"), Rate: limiter.Per(1000, time.Second)})
+	q := newQuota(t, QuotaOptions{Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}})
 	const keys = 5000
 	var before, after runtime.MemStats
 	runtime.GC()

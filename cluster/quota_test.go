@@ -47,12 +47,12 @@ func awaitLease(t *testing.T, q *Quota, key string) {
 
 func TestQuotaOptions(t *testing.T) {
 	client := clientOf(t, "127.0.0.1:1")
-	good := QuotaOptions{Client: client, Rate: limiter.Per(10, time.Second), Nodes: 2}
+	good := QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(10, time.Second)}, Nodes: 2}
 	for want, change := range map[string]func(*QuotaOptions){
 		"cluster: Quota: Client must be set, got nil":                                      func(o *QuotaOptions) { o.Client = nil },
-		"cluster: Quota: Rate.Tokens must be in 1..2^52/1000, got 0":                       func(o *QuotaOptions) { o.Rate.Tokens = 0 },
-		"cluster: Quota: Rate.Per must be positive, got 0s":                                func(o *QuotaOptions) { o.Rate.Per = 0 },
-		"cluster: Quota: Burst must be in 1..2^52/1000, got -1":                            func(o *QuotaOptions) { o.Burst = -1 },
+		"cluster: Quota: Rule: Rate.Tokens must be in 1..2^52/1000, got 0":                 func(o *QuotaOptions) { o.Rule.Rate.Tokens = 0 },
+		"cluster: Quota: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":         func(o *QuotaOptions) { o.Rule.Rate.Per = 0 },
+		"cluster: Quota: Rule: limiter: Bucket: Burst must be at least 1, got -1":          func(o *QuotaOptions) { o.Rule.Burst = -1 },
 		"cluster: Quota: Weight must be in 1e-6..1e6, got NaN":                             func(o *QuotaOptions) { o.Weight = math.NaN() },
 		"cluster: Quota: Weight must be in 1e-6..1e6, got -1":                              func(o *QuotaOptions) { o.Weight = -1 },
 		"cluster: Quota: Interval must be in 50ms..1m0s, got 1ms":                          func(o *QuotaOptions) { o.Interval = time.Millisecond },
@@ -84,7 +84,7 @@ func TestQuotaLeasesWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "spillway:quota:leases", 1) // it has been in use
-	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second), Interval: minInterval})
+	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, Interval: minInterval})
 	r, err := q.Take(context.Background(), "k", 3)
 	require.NoError(t, err)
 	require.True(t, r.Allowed)
@@ -108,7 +108,7 @@ func TestQuotaSmallLimitIsExact(t *testing.T) {
 	client := clientOf(t, s.Addr())
 	var quotas []*Quota
 	for range 3 {
-		quotas = append(quotas, newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(6, time.Minute), Burst: 6}))
+		quotas = append(quotas, newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(6, time.Minute), Burst: 6}}))
 	}
 	admitted := 0
 	for i := range 60 {
@@ -127,7 +127,7 @@ func TestQuotaSmallLimitIsExact(t *testing.T) {
 
 func TestQuotaCosts(t *testing.T) {
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second), Burst: 50})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 50}})
 	ctx := context.Background()
 	for cost, reason := range map[int]string{-1: limiter.ReasonNegative, 51: limiter.ReasonTooLarge} {
 		_, err := q.Admit(ctx, spillway.Request{Key: "k", Cost: cost, Arrived: time.Now()})
@@ -157,8 +157,8 @@ func TestQuotaGivesBack(t *testing.T) {
 		}
 		return admitted
 	}
-	require.Equal(t, 30, refuse(newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(3, time.Hour), Name: "few"}), 30))
-	q := leased(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), Burst: 20})
+	require.Equal(t, 30, refuse(newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(3, time.Hour)}, Name: "few"}), 30))
+	q := leased(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 20}})
 	time.Sleep(50 * time.Millisecond) // fills the bucket; a real server keeps real time
 	require.Equal(t, 2000, refuse(q, 2000))
 }
@@ -166,7 +166,7 @@ func TestQuotaGivesBack(t *testing.T) {
 // A wall clock that is off by an hour, or steps, changes nothing.
 func TestQuotaIgnoresWallClocks(t *testing.T) {
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(100, time.Second), Burst: 10})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 10}})
 	admitted, begin := 0, time.Now()
 	for i := 0; time.Since(begin) < 300*time.Millisecond; i++ {
 		wall := time.Now().Round(0).Add([]time.Duration{0, time.Hour, -time.Hour}[i%3])
@@ -184,7 +184,7 @@ func TestQuotaIgnoresWallClocks(t *testing.T) {
 func TestQuotaWithoutRedis(t *testing.T) {
 	for loss, want := range map[OnLoss]Source{HoldLease: FromShare, Share: FromShare, Open: FromOpen, Closed: FromClosed} {
 		q := newQuota(t, QuotaOptions{
-			Client: clientOf(t, "127.0.0.1:1"), Rate: limiter.Per(80, time.Second), OnLoss: loss, Nodes: 8, Timeout: 20 * time.Millisecond,
+			Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(80, time.Second)}, OnLoss: loss, Nodes: 8, Timeout: 20 * time.Millisecond,
 		})
 		admitted := 0
 		for range 50 {
@@ -214,7 +214,7 @@ func TestQuotaWithoutRedis(t *testing.T) {
 
 func TestQuotaContext(t *testing.T) {
 	s := redistest.Start(t)
-	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(3, time.Hour)})
+	q := newQuota(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(3, time.Hour)}})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := q.Admit(ctx, spillway.Request{Key: "k", Arrived: time.Now()})
@@ -226,14 +226,14 @@ func TestQuotaContext(t *testing.T) {
 func TestQuotaKeys(t *testing.T) {
 	s := redistest.Start(t)
 	client := clientOf(t, s.Addr())
-	few := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(2, time.Hour), MaxKeys: 1})
+	few := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, MaxKeys: 1})
 	for _, key := range []string{"a", "b", "c", "c}", ""} {
 		require.NoError(t, admit(few, key))
 		require.NoError(t, admit(few, key))
 		require.ErrorIs(t, admit(few, key), spillway.ErrRejected)
 	}
 	require.EqualValues(t, 1, few.Stats().Keys)
-	whole := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(2, time.Hour), Whole: true, Name: "whole"})
+	whole := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, Whole: true, Name: "whole"})
 	require.NoError(t, admit(whole, "a"))
 	require.NoError(t, admit(whole, "b"))
 	require.Error(t, admit(whole, "c"))
@@ -242,7 +242,7 @@ func TestQuotaKeys(t *testing.T) {
 // After Close a Quota goes on in Redis.
 func TestQuotaClose(t *testing.T) {
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second)})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}})
 	q.Close()
 	q.Close()
 	require.Empty(t, entriesOf(t, s))
@@ -253,7 +253,7 @@ func TestQuotaClose(t *testing.T) {
 
 func TestQuotaHeaders(t *testing.T) {
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(100, time.Second), Burst: 50, Name: "api"})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(100, time.Second), Burst: 50}, Name: "api"})
 	left := q.Quota(time.Now(), spillway.Request{Key: "k"})
 	require.Equal(t, "api", left.Name)
 	require.EqualValues(t, 50, left.Limit)
@@ -270,7 +270,7 @@ func TestQuotaDecisionsDoNotAllocate(t *testing.T) {
 		t.Skip("SKIPPED: allocations are not counted under the race detector")
 	}
 	s := redistest.Start(t)
-	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rate: limiter.Per(1000, time.Second), Burst: 10})
+	q := leased(t, QuotaOptions{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 10}})
 	ctx, r := context.Background(), spillway.Request{Key: "k", Arrived: time.Now()}
 	require.Zero(t, testing.AllocsPerRun(5000, func() {
 		r.Arrived = time.Now()
@@ -300,7 +300,7 @@ func p99(q *Quota, n int) time.Duration {
 func TestQuotaTailWithoutRedis(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
-	q := leased(t, QuotaOptions{Client: clientOf(t, p.Addr()), Rate: limiter.Per(100_000, time.Second)})
+	q := leased(t, QuotaOptions{Client: clientOf(t, p.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(100_000, time.Second)}})
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -326,7 +326,7 @@ func TestQuotaOnCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	q := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), Interval: minInterval})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, Interval: minInterval})
 	for _, key := range []string{"a", "b", "c", "d", "x}y", ""} {
 		awaitLease(t, q, key)
 		k := q.known(key)

@@ -173,9 +173,9 @@ func aclOfDocs(t *testing.T) []any {
 // Everything works with the rights that the documentation asks for.
 func TestRightsOfTheDocumentation(t *testing.T) {
 	client := userOf(t, redistest.Start(t), aclOfDocs(t)...)
-	rules := []Rule{
-		perSecond(100, 100), FixedWindow(limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryDay}),
-		SlidingWindow(limiter.SlidingWindow{Limit: 100, Window: time.Minute}), SlidingLog(limiter.SlidingLog{Limit: 100, Window: time.Minute}),
+	rules := []limiter.Rule{
+		perSecond(100, 100), limiter.FixedWindow{Limit: 100, Calendar: limiter.EveryDay},
+		limiter.SlidingWindow{Limit: 100, Window: time.Minute}, limiter.SlidingLog{Limit: 100, Window: time.Minute},
 	}
 	for _, l := range []*Limit{
 		newLimit(t, client, LimitOptions{Name: "all", Rules: rules}),
@@ -207,7 +207,7 @@ func TestRightsOfTheDocumentation(t *testing.T) {
 	_, err = s.Acquire(ctx, "k")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, s.Stats().Listening)
-	q := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), OnLoss: Closed, Timeout: 5 * time.Second})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed, Timeout: 5 * time.Second})
 	await(t, 20*time.Second, func() bool {
 		r, err := q.Take(t.Context(), "k", 1)
 		require.NoError(t, err)
@@ -227,16 +227,16 @@ func TestFullRedisStaysInUse(t *testing.T) {
 	held, err := s.Acquire(t.Context(), "k")
 	require.NoError(t, err)
 	limits := map[string]*Limit{}
-	for name, rule := range map[string]Rule{
-		"bucket": Bucket(limiter.Bucket{Rate: limiter.Per(10, time.Hour)}), "window": FixedWindow(limiter.FixedWindow{Limit: 10, Period: time.Hour}),
-		"sliding": SlidingWindow(limiter.SlidingWindow{Limit: 10, Window: time.Hour}),
+	for name, rule := range map[string]limiter.Rule{
+		"bucket": limiter.Bucket{Rate: limiter.Per(10, time.Hour)}, "window": limiter.FixedWindow{Limit: 10, Period: time.Hour},
+		"sliding": limiter.SlidingWindow{Limit: 10, Window: time.Hour},
 	} {
-		limits[name] = newLimit(t, client, LimitOptions{Name: name, Rules: []Rule{rule}})
+		limits[name] = newLimit(t, client, LimitOptions{Name: name, Rules: []limiter.Rule{rule}})
 		r, err := limits[name].Take(t.Context(), "known", 1)
 		require.NoError(t, err)
 		require.NoError(t, r.Err)
 	}
-	q := newQuota(t, QuotaOptions{Client: client, Rate: limiter.Per(1000, time.Second), OnLoss: Closed})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed})
 	awaitLease(t, q, "k")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for name, l := range limits {

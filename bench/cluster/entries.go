@@ -56,7 +56,7 @@ func (l limit) client() *redis.Client { return redis.NewClient(&redis.Options{Ad
 func (l limit) quota() entry {
 	client := l.client()
 	q := spillway.Must(cluster.NewQuota(&cluster.QuotaOptions{
-		Client: client, Name: "bench quota", Rate: limiter.Per(l.rate, time.Second), Nodes: l.nodes, OnLoss: l.loss,
+		Client: client, Name: "bench quota", Rule: limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}, Nodes: l.nodes, OnLoss: l.loss,
 	}))
 	e := policy("spillway Quota", "own, monotonic", q)
 	e.ready = func(ctx context.Context) error { return leased(ctx, q, e.ask) }
@@ -78,13 +78,13 @@ func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, tim
 }
 
 func (l limit) bucket() entry {
-	return l.rule("spillway Bucket", cluster.Bucket(limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}))
+	return l.rule("spillway Bucket", limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)})
 }
 
-func (l limit) rule(name string, rule cluster.Rule) entry {
+func (l limit) rule(name string, rule limiter.Rule) entry {
 	client := l.client()
 	e := policy(name, "Redis", spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: name, Rules: []cluster.Rule{rule}, Nodes: l.nodes, OnLoss: l.loss,
+		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, OnLoss: l.loss,
 	})))
 	e.close = func() { _ = client.Close() }
 	return e

@@ -131,7 +131,7 @@ func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, er
 func (l *liveRun) build() (err error) {
 	if l.limit, err = cluster.NewLimit(&cluster.LimitOptions{
 		Client: l.redis.client, Nodes: 1,
-		Rules: []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)})},
+		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)}},
 	}); err != nil {
 		return err
 	}
