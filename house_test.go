@@ -300,7 +300,7 @@ var mostNames = map[string]int{
 	".":                   53,
 	"adaptive":            24,
 	"breaker":             71,
-	"cluster":             110,
+	"cluster":             104,
 	"limiter":             92,
 	"middleware/grpcgate": 27,
 	"middleware/httpgate": 48,

@@ -51,7 +51,7 @@ func TestFarRedisIsBackAfterAStall(t *testing.T) {
 			proxy.SetLatency(60 * time.Millisecond)
 			for kind, client := range clients(t, proxy.Addr()) {
 				l, err := NewLimit(&LimitOptions{
-					Client: client, OnLoss: Closed, Name: "far", Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1_000_000, time.Second)}},
+					Client: client, Fallback: RefuseAll, Name: "far", Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1_000_000, time.Second)}},
 				})
 				require.NoError(t, err)
 				byRedis := func() bool {
@@ -313,7 +313,7 @@ func TestTLSToAFarRedis(t *testing.T) {
 	proxy.SetLatency(40 * time.Millisecond)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), TLSConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}})
 	defer client.Close()
-	l, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []limiter.Rule{perSecond(1000, 1000)}})
+	l, err := NewLimit(&LimitOptions{Client: client, Fallback: RefuseAll, Rules: []limiter.Rule{perSecond(1000, 1000)}})
 	require.NoError(t, err)
 	await(t, 10*time.Second, func() bool {
 		r, err := l.Take(t.Context(), "k", 1)
@@ -324,10 +324,10 @@ func TestTLSToAFarRedis(t *testing.T) {
 		r, err := l.Take(t.Context(), "k", 1)
 		return err == nil && r.Source == FromRedis
 	})
-	m, err := NewMutex(&MutexOptions{Client: client, Timeout: 5 * time.Second})
+	m, err := NewSemaphore(&SemaphoreOptions{Client: client, Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer m.Close()
-	held, err := m.Lock(t.Context(), "k")
+	held, err := m.Acquire(t.Context(), "k")
 	require.NoError(t, err)
 	require.NoError(t, held.Release())
 }

@@ -31,7 +31,7 @@ func TestTLSThroughARestart(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: address, TLSConfig: conf})
 		t.Cleanup(func() { _ = client.Close() })
 		l, err := NewLimit(&LimitOptions{
-			Client: client, OnLoss: Closed, Timeout: 5 * time.Second,
+			Client: client, Fallback: RefuseAll, Timeout: 5 * time.Second,
 			Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 50}},
 		})
 		require.NoError(t, err)

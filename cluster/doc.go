@@ -15,7 +15,7 @@
 //   - a [Limit] for exact limits across all processes; each decision costs a round trip to Redis, except known refusals,
 //   - a [Quota] for decisions that never wait for Redis: each process leases a share of the rate and decides by itself,
 //   - an [Allowance] for counts per day or month without a round trip: each process takes chunks of a Limit,
-//   - a [Semaphore] to bound how many callers hold something at once, a [Mutex] if that bound is one.
+//   - a [Semaphore] to bound how many callers hold something at once, or as a mutex.
 //
 // # Time
 //
@@ -25,7 +25,7 @@
 // # Without Redis
 //
 // No call takes longer than Timeout, with any client, and each type has a breaker. A call whose answer is lost is not
-// repeated, whatever the client's retries, so it counts at most once. When Redis does not answer, [OnLoss] decides, and
+// repeated, whatever the client's retries, so it counts at most once. When Redis does not answer, [Fallback] decides, and
 // each answer names its [Source].
 //
 // Each call of the client has a goroutine, at most 512 for each limit, so that the caller can leave when its time is

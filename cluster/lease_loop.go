@@ -146,7 +146,7 @@ func (l *leaseLoop) visit(k *quotaKey, now time.Duration) (sync, forget bool) {
 		k.rate = asked / dt.Seconds()
 	}
 	k.looked = now
-	idle := now-k.usedAt > 2*cfg.Term
+	idle := now-k.usedAt > 2*cfg.TTL
 	if !k.local.Load() && !k.node.Seeking() {
 		k.look = now + cfg.Interval
 		if idle {
@@ -186,7 +186,7 @@ func (l *leaseLoop) worth(k *quotaKey, now time.Duration) bool {
 	if !few && (v.Hungry || k.rate*cfg.Interval.Seconds() >= 1) {
 		k.lowSince = now
 	}
-	return now-k.lowSince <= 2*cfg.Term
+	return now-k.lowSince <= 2*cfg.TTL
 }
 
 // renew asks Redis for the leases of keys in one pipeline.

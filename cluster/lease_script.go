@@ -22,7 +22,7 @@ type leaseArgs struct {
 func newLeaseArgs(node string, c *lease.Config) leaseArgs {
 	return leaseArgs{
 		node: node, rate: figure(c.Rate), burst: figure(c.Burst), interval: microsArg(c.Interval),
-		term: microsArg(c.Term), reclaimTime: microsArg(c.Reclaim),
+		term: microsArg(c.TTL), reclaimTime: microsArg(c.Reclaim),
 	}
 }
 

@@ -133,7 +133,7 @@ func TestLeaseScriptIsTheModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		p := &leasePair{
 			t: t, conn: c, script: newScript(fakeClockLua, leaseLua), keys: []string{"{pair}:lease", "{pair}:mark"}, rng: rng, server: server,
-			cfg: lease.Config{Rate: 1000, Burst: 40, Interval: 200 * time.Millisecond, Term: 600 * time.Millisecond}, now: 1.7e15,
+			cfg: lease.Config{Rate: 1000, Burst: 40, Interval: 200 * time.Millisecond, TTL: 600 * time.Millisecond}, now: 1.7e15,
 		}
 		if seed%4 == 1 {
 			p.cfg.Reclaim = time.Second

@@ -47,7 +47,7 @@ var (
 // decisions without a round trip, use a Quota.
 //
 // A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to LimitOptions.Timeout, or the deadline
-// of its context if that is sooner. When Redis does not answer, OnLoss decides, and after a few such calls Redis is
+// of its context if that is sooner. When Redis does not answer, Fallback decides, and after a few such calls Redis is
 // left alone for a while. It is made by [NewLimit], owns no goroutine and needs no Close. All methods may be called
 // concurrently. The zero Limit denies everything.
 type Limit struct {
@@ -63,7 +63,7 @@ type Limit struct {
 	recheck   time.Duration
 	memory    *memory
 	clock     serverClock
-	loss      fallback
+	loss      standby
 	refusals  []*rejections // one for each rule
 	lost      *rejections
 	counts    limitCounts
@@ -72,7 +72,7 @@ type Limit struct {
 	turns map[string]*turn // of the callers of Wait; guarded by mu
 }
 
-// LimitOptions tune a [Limit]. Client and Rules are required, and either Nodes or OnLoss.
+// LimitOptions tune a [Limit]. Client and Rules are required, and either Nodes or Fallback.
 type LimitOptions struct {
 	// Client connects to Redis: a single server, a failover pair or a cluster. Its retries do not matter: a command
 	// that may have run is not sent again. The caller closes it.
@@ -89,9 +89,9 @@ type LimitOptions struct {
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
 
-	// OnLoss decides while Redis does not answer. If OnLoss is 0, it is Share.
-	OnLoss OnLoss
-	// Nodes is the number of processes that divide the limit when they [Share] it, at most 65536.
+	// Fallback decides while Redis does not answer. If Fallback is 0, it is Divide.
+	Fallback Fallback
+	// Nodes is the number of processes that divide the limit when they [Divide] it, at most 65536.
 	Nodes int
 	// Timeout is the longest time of a call of Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
@@ -99,19 +99,19 @@ type LimitOptions struct {
 	// without an answer open it for 250 ms, and for up to 4 s if the outage continues.
 	Breaker *breaker.Options
 
-	// Remember is the number of keys whose last answer is cached, so that a flood of refused requests costs Redis
-	// nothing, and headers can be written. Each takes some 200 bytes. If Remember is 0, it is 16384.
-	Remember int
-	// Recheck is the time after which Redis is asked again about a refused key, however long the refusal lasts. Tokens
-	// that other processes give back, resets and new rules are noticed within that time. A long Recheck saves calls in
-	// a flood of requests that stay refused for long. If Recheck is 0, it is one second.
-	Recheck time.Duration
+	// CacheSize is the number of keys whose last answer is cached, so that a flood of refused requests costs Redis
+	// nothing, and headers can be written. Each takes some 200 bytes. If CacheSize is 0, it is 16384.
+	CacheSize int
+	// CacheTTL is the time after which Redis is asked again about a refused key, however long the refusal lasts. Tokens
+	// that other processes give back, resets and new rules are noticed within that time. A long CacheTTL saves calls in
+	// a flood of requests that stay refused for long. If CacheTTL is 0, it is one second.
+	CacheTTL time.Duration
 
 	// PerClient, if it is set, gives the client with this name, such as a host, its own limit for each key: every
 	// client has all of it. If PerClient is empty, all clients share the limit.
 	PerClient string
 	// Stored makes each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one. Every process
-	// reads it with each call of Redis; a process that remembers a refusal uses it for up to Recheck. There must be
+	// reads it with each call of Redis; a process that remembers a refusal uses it for up to CacheTTL. There must be
 	// exactly one Rule, without a calendar. It is the rule of all other keys, and sets the kind of all stored rules.
 	Stored bool
 	// KeepAlive is how long a stored rule stays after its last use. If KeepAlive is 0, it is 30 days.
@@ -135,10 +135,10 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 		opts = *o
 	}
 	opts.Name, opts.Prefix = orDefault(opts.Name, "limit"), orDefault(opts.Prefix, "spillway")
-	opts.OnLoss = cmp.Or(opts.OnLoss, Share)
-	opts.Remember = cmp.Or(opts.Remember, defaultRemember)
+	opts.Fallback = cmp.Or(opts.Fallback, Divide)
+	opts.CacheSize = cmp.Or(opts.CacheSize, defaultRemember)
 	opts.KeepAlive = cmp.Or(opts.KeepAlive, defaultKeepAlive)
-	opts.Recheck = cmp.Or(opts.Recheck, defaultRecheck)
+	opts.CacheTTL = cmp.Or(opts.CacheTTL, defaultRecheck)
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -156,8 +156,8 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	l := &Limit{
 		conn: c, taking: limitScript(rules, opts.Stored), giving: limitScript(rules, opts.Stored),
 		name: opts.Name, prefix: opts.Prefix, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
-		recheck: opts.Recheck, memory: newMemory(opts.Remember),
-		lost: newRejections(opts.Name, ReasonLost, false), turns: make(map[string]*turn),
+		recheck: opts.CacheTTL, memory: newMemory(opts.CacheSize),
+		lost: newRejections(opts.Name, ReasonUnavailable, false), turns: make(map[string]*turn),
 	}
 	l.set.Store(newRuleSet(rules))
 	if len(rules) == 1 && rules[0].kind == bucketKind && !l.stored {
@@ -166,7 +166,7 @@ func NewLimit(o *LimitOptions) (*Limit, error) {
 	for _, r := range rules {
 		l.refusals = append(l.refusals, newRejections(r.name, r.reason(), true))
 	}
-	if err := l.loss.make(opts.OnLoss, opts.Nodes, rules); err != nil {
+	if err := l.loss.make(opts.Fallback, opts.Nodes, rules); err != nil {
 		return nil, fmt.Errorf("cluster: Limit: %w", err)
 	}
 	return l, nil
@@ -176,20 +176,20 @@ func (o *LimitOptions) validate() error {
 	switch {
 	case len(o.Rules) < 1 || len(o.Rules) > maxRules:
 		return fmt.Errorf("cluster: Limit: Rules must be 1..%d, got %d", maxRules, len(o.Rules))
-	case o.OnLoss < Share || o.OnLoss > Closed:
-		return fmt.Errorf("cluster: Limit: OnLoss must be Share, Open or Closed, got %v", o.OnLoss)
-	case o.OnLoss == Share && o.Nodes == 0:
-		return errors.New("cluster: Limit: Nodes must be set to Share what is left when Redis is lost, or OnLoss be Open or Closed, got 0")
+	case o.Fallback < Divide || o.Fallback > RefuseAll:
+		return fmt.Errorf("cluster: Limit: Fallback must be Divide, AllowAll or RefuseAll, got %v", o.Fallback)
+	case o.Fallback == Divide && o.Nodes == 0:
+		return errors.New("cluster: Limit: Nodes must be set to Divide what is left when Redis is lost, or Fallback be AllowAll or RefuseAll, got 0")
 	case o.Nodes < 0 || o.Nodes > maxNodes:
 		return fmt.Errorf("cluster: Limit: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
-	case o.Remember < 1 || o.Remember > maxRemember:
-		return fmt.Errorf("cluster: Limit: Remember must be in 1..%d, got %d", maxRemember, o.Remember)
+	case o.CacheSize < 1 || o.CacheSize > maxRemember:
+		return fmt.Errorf("cluster: Limit: CacheSize must be in 1..%d, got %d", maxRemember, o.CacheSize)
 	case o.Stored && len(o.Rules) != 1:
 		return fmt.Errorf("cluster: Limit: Rules must be one rule without a calendar if Stored is set, got %d", len(o.Rules))
 	case o.KeepAlive < 0 || o.KeepAlive > maxMemory:
 		return fmt.Errorf("cluster: Limit: KeepAlive must be in 0..%v, got %v", maxMemory, o.KeepAlive)
-	case o.Recheck < 0:
-		return fmt.Errorf("cluster: Limit: Recheck must not be negative, got %v", o.Recheck)
+	case o.CacheTTL < 0:
+		return fmt.Errorf("cluster: Limit: CacheTTL must not be negative, got %v", o.CacheTTL)
 	}
 	err := validateName("Name", o.Name, "{}:")
 	if err == nil {

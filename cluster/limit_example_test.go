@@ -44,7 +44,7 @@ func ExampleLimit_Take() {
 	client := redistest.Example()
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: "exports", OnLoss: cluster.Closed,
+		Client: client, Name: "exports", Fallback: cluster.RefuseAll,
 		Rules: []limiter.Rule{limiter.FixedWindow{Limit: 10, Period: time.Hour}},
 	}))
 
@@ -73,7 +73,7 @@ func ExampleLimit_Wait() {
 	client := redistest.Example()
 	defer client.Close()
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: "mails", OnLoss: cluster.Closed,
+		Client: client, Name: "mails", Fallback: cluster.RefuseAll,
 		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(1000, time.Second), Burst: 1}},
 	}))
 	for range 3 {
@@ -92,7 +92,7 @@ func ExampleLimit_SetRule() {
 		return limiter.Bucket{Rate: limiter.Per(n, time.Hour)}
 	}
 	limit := spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: "plans", OnLoss: cluster.Open, Stored: true,
+		Client: client, Name: "plans", Fallback: cluster.AllowAll, Stored: true,
 		Rules: []limiter.Rule{perHour(100)},
 	}))
 

@@ -61,7 +61,7 @@ func (a *askers) until(t *testing.T, what string, ok func() bool) {
 }
 
 // A replica that lags takes over while a limit is asked. What was taken and had not reached it is let through once more, and nothing
-// else; while the servers change, OnLoss decides, and when that is over nobody gets an error.
+// else; while the servers change, Fallback decides, and when that is over nobody gets an error.
 func TestLimitFailover(t *testing.T) {
 	t.Parallel()
 	const limit = 800
@@ -69,7 +69,7 @@ func TestLimitFailover(t *testing.T) {
 	link, p := redistest.NewProxy(t, s.Addr()), redistest.NewProxy(t, s.Addr())
 	replica := redistest.Replica(t, link.Addr())
 	l := newLimit(t, patient(t, p.Addr()), LimitOptions{
-		Rules: []limiter.Rule{limiter.FixedWindow{Limit: limit, Period: time.Hour}}, OnLoss: Closed, Timeout: time.Second,
+		Rules: []limiter.Rule{limiter.FixedWindow{Limit: limit, Period: time.Hour}}, Fallback: RefuseAll, Timeout: time.Second,
 		Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
 	})
 	s.Do("SET", "online", 1) // it takes up to a second until a server sends a new replica anything

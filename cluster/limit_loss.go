@@ -11,16 +11,16 @@ import (
 // maxSharedKeys bounds the keys whose share a process keeps.
 const maxSharedKeys = 1 << 16
 
-// A fallback decides while Redis does not answer.
-type fallback struct {
-	choice OnLoss
+// A standby decides while Redis does not answer.
+type standby struct {
+	choice Fallback
 	nodes  int
 	shares []*limiter.Keyed // one for each rule
 }
 
-func (f *fallback) make(choice OnLoss, nodes int, rules []rule) error {
+func (f *standby) make(choice Fallback, nodes int, rules []rule) error {
 	f.choice, f.nodes = choice, nodes
-	if choice != Share {
+	if choice != Divide {
 		return nil
 	}
 	for _, r := range rules {
@@ -34,7 +34,7 @@ func (f *fallback) make(choice OnLoss, nodes int, rules []rule) error {
 }
 
 // change applies new rules, which are valid and of the same kinds, to the shares.
-func (f *fallback) change(rules []rule) error {
+func (f *standby) change(rules []rule) error {
 	for i, k := range f.shares {
 		if err := k.Tune(rules[i].local(f.nodes)); err != nil {
 			return err
@@ -51,12 +51,12 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 	l.counts.lost.Add(1)
 	r := Result{Err: err, Rule: l.rules()[0].name, State: limiter.State{Limit: l.rules()[0].limit}}
 	switch l.loss.choice {
-	case Open:
-		r.Source, r.Allowed, r.Taken, r.Remaining = FromOpen, true, n, r.Limit
-	case Closed:
-		r.Source = FromClosed
+	case AllowAll:
+		r.Source, r.Allowed, r.Taken, r.Remaining = FromAllowAll, true, n, r.Limit
+	case RefuseAll:
+		r.Source = FromRefuseAll
 	default:
-		r.Source = FromShare
+		r.Source = FromDivide
 		l.share(key, n, how, &r)
 	}
 	if n > 0 {

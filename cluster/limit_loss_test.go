@@ -29,14 +29,14 @@ func deadRedis(t *testing.T) *redis.Client {
 func TestOnLoss(t *testing.T) {
 	rules := []limiter.Rule{perSecond(1, 12), limiter.FixedWindow{Limit: 16, Period: time.Hour}}
 	for _, c := range []struct {
-		choice   OnLoss
+		choice   Fallback
 		source   Source
 		admitted int
 	}{
-		{Share, FromShare, 4}, {Open, FromOpen, 20}, {Closed, FromClosed, 0},
+		{Divide, FromDivide, 4}, {AllowAll, FromAllowAll, 20}, {RefuseAll, FromRefuseAll, 0},
 	} {
 		t.Run(c.choice.String(), func(t *testing.T) {
-			l := newLimit(t, deadRedis(t), LimitOptions{Rules: rules, OnLoss: c.choice, Nodes: 3})
+			l := newLimit(t, deadRedis(t), LimitOptions{Rules: rules, Fallback: c.choice, Nodes: 3})
 			admitted := 0
 			for range 20 {
 				r, err := l.Take(t.Context(), "k", 1)
@@ -51,7 +51,7 @@ func TestOnLoss(t *testing.T) {
 			s := l.Stats()
 			require.Equal(t, int64(c.admitted), s.AdmittedBy[c.source])
 			require.Equal(t, int64(20-c.admitted), s.RefusedBy[c.source])
-			require.Equal(t, int64(20), s.Lost)
+			require.Equal(t, int64(20), s.Unanswered)
 			require.NotEqual(t, breaker.Closed, s.Breaker)
 			require.Equal(t, int64(20), s.Admitted+s.Refused)
 		})
@@ -79,7 +79,7 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 					take := func(n int64) Result {
 						r, err := l.onLoss(t.Context(), "k", n, allTokens, &RedisError{Reason: ReasonBreaker})
 						require.NoError(t, err)
-						require.Equal(t, FromShare, r.Source)
+						require.Equal(t, FromDivide, r.Source)
 						return r
 					}
 					first := take(10)
@@ -131,7 +131,7 @@ func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := newLimit(t, newClient(t, s.Addr()), LimitOptions{
-		Rules: []limiter.Rule{perSecond(1, 100)}, OnLoss: Open, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
+		Rules: []limiter.Rule{perSecond(1, 100)}, Fallback: AllowAll, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: 10 * ms, MaxOpen: 20 * ms},
 	})
 	take := func() Result {
 		r, err := l.Take(t.Context(), "k", 1)
@@ -141,7 +141,7 @@ func TestRedisComesBack(t *testing.T) {
 	}
 	require.Equal(t, FromRedis, take().Source)
 	s.Kill()
-	require.Equal(t, FromOpen, take().Source)
+	require.Equal(t, FromAllowAll, take().Source)
 	s.Restart()
 	require.Eventually(t, func() bool { return take().Source == FromRedis }, 20*time.Second, ms)
 }
@@ -161,7 +161,7 @@ func TestBlackHole(t *testing.T) {
 			for range 200 {
 				begin := time.Now()
 				r, err := l.Take(t.Context(), "k", 1)
-				if err != nil || r.Source != FromShare {
+				if err != nil || r.Source != FromDivide {
 					t.Errorf("%+v, %v", r, err)
 				}
 				for d := int64(time.Since(begin)); ; {
@@ -186,13 +186,13 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: 5})
 	t.Cleanup(func() { _ = client.Close() })
 	rules := []limiter.Rule{limiter.FixedWindow{Limit: 100, Period: time.Hour}}
-	l := newLimit(t, client, LimitOptions{Rules: rules, OnLoss: Open, Timeout: time.Second})
+	l := newLimit(t, client, LimitOptions{Rules: rules, Fallback: AllowAll, Timeout: time.Second})
 	_, err := l.Take(t.Context(), "k", 1)
 	require.NoError(t, err)
 	proxy.DropReplies(1)
 	r, err := l.Take(t.Context(), "k", 10)
 	require.NoError(t, err)
-	require.Equal(t, FromOpen, r.Source)
+	require.Equal(t, FromAllowAll, r.Source)
 	direct := newLimit(t, newClient(t, s.Addr()), LimitOptions{Rules: rules})
 	r, err = direct.Peek(t.Context(), "k")
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 	} {
 		for _, kind := range []string{"list", "text"} {
 			t.Run(of(rule).name+" "+kind, func(t *testing.T) {
-				l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 7), rule}, OnLoss: Open})
+				l := newLimit(t, client, LimitOptions{Rules: []limiter.Rule{perSecond(1, 7), rule}, Fallback: AllowAll})
 				require.NoError(t, client.FlushAll(t.Context()).Err())
 				if kind == "list" {
 					client.RPush(t.Context(), l.keys("k")[1], 1)
@@ -218,7 +218,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 				for range 10 {
 					r, err := l.Take(t.Context(), "k", 1)
 					require.NoError(t, err)
-					require.Equal(t, FromOpen, r.Source)
+					require.Equal(t, FromAllowAll, r.Source)
 					requireReason(t, r.Err, ReasonType)
 				}
 				require.Equal(t, breaker.Closed, l.Stats().Breaker, "other keys are fine")
@@ -265,7 +265,7 @@ func TestHotKey(t *testing.T) {
 }
 
 func TestTheCallerGivesUp(t *testing.T) {
-	l := newLimit(t, newClient(t, silent(t)), LimitOptions{Rules: []limiter.Rule{perSecond(1, 5)}, OnLoss: Open, Timeout: time.Minute})
+	l := newLimit(t, newClient(t, silent(t)), LimitOptions{Rules: []limiter.Rule{perSecond(1, 5)}, Fallback: AllowAll, Timeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
 	defer cancel()
 	_, err := l.Take(ctx, "k", 1)

@@ -349,7 +349,7 @@ func TestRulesThatCannotBeRight(t *testing.T) {
 		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              limiter.FixedWindow{Limit: 1},
 		"Rules[0]: limiter: Bucket: Name must be printable ASCII":                                          limiter.Bucket{Rate: limiter.Per(1, 1), Name: "ü"},
 	} {
-		_, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{rule}, OnLoss: Open})
+		_, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{rule}, Fallback: AllowAll})
 		require.ErrorContains(t, err, "cluster: Limit: "+want)
 	}
 }
@@ -358,18 +358,18 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	good := LimitOptions{Client: client, Rules: []limiter.Rule{perSecond(1, 1)}, Nodes: 3}
 	for want, change := range map[string]func(*LimitOptions){
-		"Rules must be 1..8, got 0":                            func(o *LimitOptions) { o.Rules = nil },
-		"Rules must be 1..8, got 9":                            func(o *LimitOptions) { o.Rules = make([]limiter.Rule, 9) },
-		"OnLoss must be Share, Open or Closed, got hold":       func(o *LimitOptions) { o.OnLoss = HoldLease },
-		"OnLoss must be Share, Open or Closed, got OnLoss(77)": func(o *LimitOptions) { o.OnLoss = 77 },
-		"Nodes must be set":                                    func(o *LimitOptions) { o.Nodes = 0 },
-		"Nodes must be in 1..65536, got -1":                    func(o *LimitOptions) { o.Nodes = -1 },
-		"Remember must be in 1..16777216, got -1":              func(o *LimitOptions) { o.Remember = -1 },
-		"Recheck must not be negative, got -1ns":               func(o *LimitOptions) { o.Recheck = -1 },
-		"Name must be printable ASCII without any of {}:, got": func(o *LimitOptions) { o.Name = "a:b" },
-		"Prefix must be printable ASCII without any of {}, go": func(o *LimitOptions) { o.Prefix = "{" },
-		"Timeout must be in 1ms..1m0s, got 1ns":                func(o *LimitOptions) { o.Timeout = 1 },
-		"Client must be set, got nil":                          func(o *LimitOptions) { o.Client = nil },
+		"Rules must be 1..8, got 0":                                        func(o *LimitOptions) { o.Rules = nil },
+		"Rules must be 1..8, got 9":                                        func(o *LimitOptions) { o.Rules = make([]limiter.Rule, 9) },
+		"Fallback must be Divide, AllowAll or RefuseAll, got hold":         func(o *LimitOptions) { o.Fallback = HoldLease },
+		"Fallback must be Divide, AllowAll or RefuseAll, got Fallback(77)": func(o *LimitOptions) { o.Fallback = 77 },
+		"Nodes must be set":                                                func(o *LimitOptions) { o.Nodes = 0 },
+		"Nodes must be in 1..65536, got -1":                                func(o *LimitOptions) { o.Nodes = -1 },
+		"CacheSize must be in 1..16777216, got -1":                         func(o *LimitOptions) { o.CacheSize = -1 },
+		"CacheTTL must not be negative, got -1ns":                          func(o *LimitOptions) { o.CacheTTL = -1 },
+		"Name must be printable ASCII without any of {}:, got":             func(o *LimitOptions) { o.Name = "a:b" },
+		"Prefix must be printable ASCII without any of {}, go":             func(o *LimitOptions) { o.Prefix = "{" },
+		"Timeout must be in 1ms..1m0s, got 1ns":                            func(o *LimitOptions) { o.Timeout = 1 },
+		"Client must be set, got nil":                                      func(o *LimitOptions) { o.Client = nil },
 	} {
 		o := good
 		change(&o)

@@ -14,7 +14,7 @@ type LimitStats struct {
 
 	AdmittedBy [numSources]int64 // requests let through, by [Source]: AdmittedBy[FromRedis], ...
 	RefusedBy  [numSources]int64 // requests refused for a time, by [Source]
-	Lost       int64             // calls that Redis did not answer, or that the breaker blocked
+	Unanswered int64             // calls that Redis did not answer, or that the breaker blocked
 	Near       int64             // requests that Redis admitted and that left less than a fifth of a rule
 	Breaker    breaker.State     // whether Redis is asked
 }
@@ -47,8 +47,8 @@ func (l *Limit) Stats() LimitStats {
 		return LimitStats{}
 	}
 	s := LimitStats{
-		Stats: limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
-		Lost:  l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.brk.State(),
+		Stats:      limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
+		Unanswered: l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.brk.State(),
 	}
 	for i := range numSources {
 		s.AdmittedBy[i], s.RefusedBy[i] = l.counts.admitted[i].Load(), l.counts.refusals[i].Load()

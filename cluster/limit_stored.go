@@ -21,7 +21,7 @@ const (
 )
 
 // SetRule keeps a rule for one key in Redis. All processes follow it from their next call of Redis on, and after
-// Recheck at the latest if they remember a refusal. It reports whether it set the rule: always, except with [IfAbsent]
+// CacheTTL at the latest if they remember a refusal. It reports whether it set the rule: always, except with [IfAbsent]
 // if there was one. The limit must be Stored, and the rule of the same kind as that in its options; its name does not
 // change. The rule expires when no tokens of the key have been taken for KeepAlive, which must not be less than the
 // window of the rule.

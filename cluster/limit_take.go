@@ -100,7 +100,7 @@ func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error 
 	switch r.Source {
 	case FromRedis:
 		return l.giveBack(ctx, key, back, taken, r.stamp)
-	case FromShare:
+	case FromDivide:
 		l.shareBack(key, back, r.stamp)
 	}
 	return nil

@@ -45,8 +45,8 @@ func withClock(s *script) *script {
 func newLimit(t *testing.T, client redis.UniversalClient, o LimitOptions) *Limit {
 	t.Helper()
 	o.Client = client
-	if o.OnLoss == 0 && o.Nodes == 0 {
-		o.OnLoss = Closed
+	if o.Fallback == 0 && o.Nodes == 0 {
+		o.Fallback = RefuseAll
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second // the machine may be busy

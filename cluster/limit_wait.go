@@ -25,7 +25,7 @@ const (
 )
 
 // Wait takes n tokens of a key, and returns when it has them. It returns a *[limiter.CostError] at once if n can never
-// pass. It returns a *[spillway.Rejection] at once if ctx would end too early, or if OnLoss is Closed and Redis does
+// pass. It returns a *[spillway.Rejection] at once if ctx would end too early, or if Fallback is RefuseAll and Redis does
 // not answer. If ctx ends while it waits, it returns ctx.Err().
 //
 // In one process, callers that wait for a key are served in the order of their arrival, and only the first of them asks
@@ -54,7 +54,7 @@ func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 		if err != nil || r.Allowed {
 			return err
 		}
-		if r.Source == FromClosed {
+		if r.Source == FromRefuseAll {
 			return l.rejection(&r)
 		}
 		if err := l.sleep(ctx, &r); err != nil {
@@ -66,7 +66,7 @@ func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 // sleep waits until r says that there will be more tokens, or returns an error if ctx ends before.
 func (l *Limit) sleep(ctx context.Context, r *Result) error {
 	wait := max(r.RetryAfter, minSleep)
-	if r.Source == FromShare {
+	if r.Source == FromDivide {
 		wait = max(wait, lostSleep)
 	}
 	now := time.Now()

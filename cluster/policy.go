@@ -39,7 +39,7 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 
 // rejection returns the rejection for a refused request.
 func (l *Limit) rejection(r *Result) *spillway.Rejection {
-	if r.Source == FromClosed {
+	if r.Source == FromRefuseAll {
 		return l.lost.after(0)
 	}
 	return l.refusals[r.rule].after(r.RetryAfter)
@@ -56,7 +56,7 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	switch stamp := int64(t >> ticketShift); Source(t & (1<<ticketShift - 1)) {
 	case FromRedis:
 		_ = l.giveBack(context.Background(), r.Key, n, n, stamp) // if Redis is lost, the n tokens are too, until time returns them
-	case FromShare:
+	case FromDivide:
 		l.shareBack(r.Key, n, stamp)
 	}
 }

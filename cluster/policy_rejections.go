@@ -9,9 +9,9 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// ReasonLost is the reason of a [spillway.Rejection] when Redis does not answer and the fallback refuses: the service
+// ReasonUnavailable is the reason of a [spillway.Rejection] when Redis does not answer and the fallback refuses: the service
 // lacks something, and the caller has not used up its limit.
-const ReasonLost = "redis lost"
+const ReasonUnavailable = "redis unavailable"
 
 // rejections are the refusals of one rule. All refused requests share them, and each is built when it is first needed.
 type rejections struct {

@@ -68,7 +68,7 @@ func TestMemoryKnowsTheCost(t *testing.T) {
 func TestRecheck(t *testing.T) {
 	client := server(t)
 	rules := []limiter.Rule{limiter.FixedWindow{Limit: 1, Period: time.Hour}}
-	l := newLimit(t, client, LimitOptions{Rules: rules, Recheck: ms})
+	l := newLimit(t, client, LimitOptions{Rules: rules, CacheTTL: ms})
 	other := newLimit(t, client, LimitOptions{Rules: rules})
 	for range 2 {
 		_, err := l.Take(t.Context(), "k", 1)
@@ -164,14 +164,14 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestClosedIsNotTheCallersFault(t *testing.T) {
-	l := newLimit(t, deadRedis(t), LimitOptions{Rules: []limiter.Rule{perSecond(1, 1)}, OnLoss: Closed})
+	l := newLimit(t, deadRedis(t), LimitOptions{Rules: []limiter.Rule{perSecond(1, 1)}, Fallback: RefuseAll})
 	_, err := l.Admit(t.Context(), spillway.Request{Key: "k"})
 	var rej *spillway.Rejection
 	require.ErrorAs(t, err, &rej)
-	require.Equal(t, ReasonLost, rej.Reason)
+	require.Equal(t, ReasonUnavailable, rej.Reason)
 	require.False(t, rej.OverQuota)
 	require.ErrorAs(t, l.Wait(t.Context(), "k", 1), &rej)
-	require.Equal(t, ReasonLost, rej.Reason)
+	require.Equal(t, ReasonUnavailable, rej.Reason)
 }
 
 // A refusal from memory costs no allocation, like those of limits that ask nobody.

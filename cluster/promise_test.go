@@ -157,7 +157,7 @@ func TestNoWindowOfAnAllowanceHoldsMore(t *testing.T) {
 	rule := limiter.FixedWindow{Limit: limit, Period: 200 * ms}
 	var nodes []*Allowance
 	for range 3 {
-		nodes = append(nodes, newAllowance(t, client, rule, AllowanceOptions{Nodes: 3, Chunk: 16, Term: 150 * ms}))
+		nodes = append(nodes, newAllowance(t, client, rule, AllowanceOptions{Nodes: 3, Chunk: 16, TTL: 150 * ms}))
 	}
 	used, starts := map[int64]int64{}, map[int64]int64{}
 	rnd := rand.New(rand.NewPCG(rand.Uint64(), 3))
@@ -249,7 +249,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	a := newAllowance(t, clientOf(t, proxy.Addr()), limiter.FixedWindow{Limit: 1000, Calendar: limiter.EveryMonth},
-		AllowanceOptions{Nodes: 1, Chunk: 3, Term: time.Hour})
+		AllowanceOptions{Nodes: 1, Chunk: 3, TTL: time.Hour})
 	a.limit.conn.timeout = 2 * time.Second // the machine may be busy
 	for i := range keys {
 		c := a.find("k" + strconv.Itoa(i))
@@ -283,7 +283,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	require.ErrorContains(t, err, "of 1 keys were not given back")
 }
 
-// What another process resets is noticed within Recheck, and clients hear the true time until then.
+// What another process resets is noticed within CacheTTL, and clients hear the true time until then.
 func TestResetByAnotherProcessIsNoticed(t *testing.T) {
 	client := server(t)
 	o := LimitOptions{Rules: []limiter.Rule{limiter.FixedWindow{Limit: 1, Period: 24 * time.Hour}}}
@@ -332,7 +332,7 @@ func TestLongKeysAreKeptShort(t *testing.T) {
 	held, err := s.TryAcquire(t.Context(), a)
 	require.NoError(t, err)
 	require.Equal(t, a, held.Key())
-	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed, Timeout: 5 * time.Second})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, Fallback: RefuseAll, Timeout: 5 * time.Second})
 	_, err = q.Take(t.Context(), a, 1)
 	require.NoError(t, err)
 	keys := client.Keys(t.Context(), "*").Val()

@@ -28,7 +28,7 @@ import (
 // max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost
 // × the number of processes pass in any time d. That holds when messages are lost, late or repeated, when processes
 // die, and however long Redis is away. While a Redis that lost its memory learns the leases, newcomers get a twentieth
-// of Rate and Burst on top. OnLoss decides when Redis stays silent for longer than a lease lasts. [Quota.Tune]
+// of Rate and Burst on top. Fallback decides when Redis stays silent for longer than a lease lasts. [Quota.Tune]
 // changes the rate while it runs.
 //
 // Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
@@ -62,7 +62,7 @@ type Quota struct {
 	rounds *leaseLoop
 }
 
-// QuotaOptions tune a [Quota]. Client, Rule and Nodes are required, but not Nodes if OnLoss is Open or Closed.
+// QuotaOptions tune a [Quota]. Client, Rule and Nodes are required, but not Nodes if Fallback is AllowAll or RefuseAll.
 type QuotaOptions struct {
 	// Client connects to Redis: a single server, a failover pair or a cluster. The caller closes it, after the Quota.
 	Client redis.UniversalClient
@@ -72,27 +72,27 @@ type QuotaOptions struct {
 	// fields have that of the QuotaOptions.
 	Rule limiter.Bucket
 	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rule,
-	// Interval and Term. It may not contain braces or colons. If Name is empty, it is "quota".
+	// Interval and TTL. It may not contain braces or colons. If Name is empty, it is "quota".
 	Name string
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
-	// Whole applies one limit to all requests, whatever their Key.
-	Whole bool
+	// IgnoreKey applies one limit to all requests, whatever their Key.
+	IgnoreKey bool
 	// Weight is the share of this process, compared with others, when the rate is not enough for all. If Weight is 0,
 	// it is 1.
 	Weight float64
 
 	// Interval is how often a lease is renewed, at least 50 ms and at most 1 min. If Interval is 0, it is 200 ms.
 	Interval time.Duration
-	// Term is how long a lease lasts, at least 3 times the Interval. If Term is 0, it is 3 times the Interval.
-	Term time.Duration
+	// TTL is how long a lease lasts, at least 3 times the Interval. If TTL is 0, it is 3 times the Interval.
+	TTL time.Duration
 	// Reclaim is how much longer than its term the lease of a vanished process stays reserved. With at least Grace, a
 	// process that keeps a lease without contact to Redis never uses a part of the rate that others were granted. If
 	// Reclaim is 0, others get it when the term is over.
 	Reclaim time.Duration
 
-	// OnLoss decides while Redis does not answer. If OnLoss is 0, it is HoldLease.
-	OnLoss OnLoss
+	// Fallback decides while Redis does not answer. If Fallback is 0, it is HoldLease.
+	Fallback Fallback
 	// Grace is how long HoldLease keeps the last grant. If Grace is 0, it is 30 s.
 	Grace time.Duration
 	// Nodes is the number of processes that divide the rate, at most 65536, until Redis has reported their number.
@@ -100,7 +100,7 @@ type QuotaOptions struct {
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
 	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in [LimitOptions]. The breaker of
-	// the background stays open for at most an eighth of the Term.
+	// the background stays open for at most an eighth of the TTL.
 	Breaker *breaker.Options
 	// MaxKeys is the greatest number of keys that are kept, each in some 700 bytes, at most 2^24. Redis decides further
 	// keys, one request at a time. If MaxKeys is 0, it is 65536.
@@ -125,9 +125,9 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		return nil, err
 	}
 	q := &Quota{
-		opts: opts, name: opts.Rule.Name, shared: opts.Whole, id: newNodeID(), script: newScript(clockLua, leaseLua),
+		opts: opts, name: opts.Rule.Name, shared: opts.IgnoreKey, id: newNodeID(), script: newScript(clockLua, leaseLua),
 		names: newKeyNames(&opts), base: time.Now(), quit: make(chan struct{}),
-		reject: newRejections(opts.Rule.Name, limiter.ReasonRate, true), lost: newRejections(opts.Rule.Name, ReasonLost, false),
+		reject: newRejections(opts.Rule.Name, limiter.ReasonRate, true), lost: newRejections(opts.Rule.Name, ReasonUnavailable, false),
 	}
 	var err error
 	if q.conn, err = newConn(connOptions{kind: "Quota", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker}); err != nil {
@@ -151,8 +151,8 @@ func (o *QuotaOptions) complete() error {
 	o.Name, o.Prefix = orDefault(o.Name, "quota"), orDefault(o.Prefix, "spillway")
 	o.Weight = cmp.Or(o.Weight, 1)
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
-	o.Term = cmp.Or(o.Term, 3*o.Interval)
-	o.OnLoss = cmp.Or(o.OnLoss, HoldLease)
+	o.TTL = cmp.Or(o.TTL, 3*o.Interval)
+	o.Fallback = cmp.Or(o.Fallback, HoldLease)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultQuota)
 	if err := o.completeRule(); err != nil {
@@ -183,16 +183,16 @@ func (o *QuotaOptions) validate() error {
 		return fmt.Errorf("cluster: Quota: Weight must be in 1e-6..1e6, got %v", o.Weight)
 	case o.Interval < minInterval || o.Interval > maxTimeout:
 		return fmt.Errorf("cluster: Quota: Interval must be in %v..%v, got %v", minInterval, maxTimeout, o.Interval)
-	case o.Term < 3*o.Interval || o.Term > time.Hour:
-		return fmt.Errorf("cluster: Quota: Term must be in 3 intervals..1h, got %v", o.Term)
+	case o.TTL < 3*o.Interval || o.TTL > time.Hour:
+		return fmt.Errorf("cluster: Quota: TTL must be in 3 intervals..1h, got %v", o.TTL)
 	case o.Reclaim < 0 || o.Reclaim > time.Hour:
 		return fmt.Errorf("cluster: Quota: Reclaim must be in 0..1h, got %v", o.Reclaim)
-	case o.OnLoss > Closed:
-		return fmt.Errorf("cluster: Quota: OnLoss must be HoldLease, Share, Open or Closed, got %v", o.OnLoss)
+	case o.Fallback > RefuseAll:
+		return fmt.Errorf("cluster: Quota: Fallback must be HoldLease, Divide, AllowAll or RefuseAll, got %v", o.Fallback)
 	case o.Grace < 0 || o.Grace > maxMemory:
 		return fmt.Errorf("cluster: Quota: Grace must be in 0..%v, got %v", maxMemory, o.Grace)
-	case o.Nodes == 0 && o.OnLoss <= Share:
-		return errors.New("cluster: Quota: Nodes must be set to share the rate when Redis is lost, or OnLoss be Open or Closed, got 0")
+	case o.Nodes == 0 && o.Fallback <= Divide:
+		return errors.New("cluster: Quota: Nodes must be set to share the rate when Redis is lost, or Fallback be AllowAll or RefuseAll, got 0")
 	case o.Nodes < 0 || o.Nodes > maxNodes:
 		return fmt.Errorf("cluster: Quota: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
 	case o.MaxKeys < 1 || o.MaxKeys > maxQuotaKeys:
@@ -217,10 +217,10 @@ func (o *QuotaOptions) validateNames() error {
 
 // config returns the figures for the state machines.
 func (o *QuotaOptions) config() lease.Config {
-	loss := map[OnLoss]lease.Loss{HoldLease: lease.Hold, Share: lease.Share, Open: lease.Open, Closed: lease.Closed}
+	loss := map[Fallback]lease.Loss{HoldLease: lease.Hold, Divide: lease.Share, AllowAll: lease.Open, RefuseAll: lease.Closed}
 	return lease.Config{
-		Rate: float64(o.Rule.Rate.Tokens) / o.Rule.Rate.Per.Seconds(), Burst: float64(o.Rule.Burst), Interval: o.Interval, Term: o.Term,
-		Reclaim: o.Reclaim, Timeout: min(max(o.Interval*3/2, DefaultTimeout), o.Term/2), Grace: o.Grace, Loss: loss[o.OnLoss], Weight: o.Weight,
+		Rate: float64(o.Rule.Rate.Tokens) / o.Rule.Rate.Per.Seconds(), Burst: float64(o.Rule.Burst), Interval: o.Interval, TTL: o.TTL,
+		Reclaim: o.Reclaim, Timeout: min(max(o.Interval*3/2, DefaultTimeout), o.TTL/2), Grace: o.Grace, Loss: loss[o.Fallback], Weight: o.Weight,
 		Nodes: max(o.Nodes, 1),
 	}
 }
@@ -234,7 +234,7 @@ func (o *QuotaOptions) background(timeout time.Duration) connOptions {
 	if o.Breaker != nil {
 		*b = *o.Breaker
 	}
-	most := o.Term / 8
+	most := o.TTL / 8
 	b.OpenFor, b.MaxOpen = min(cmp.Or(b.OpenFor, most), most), most
 	return connOptions{kind: "Quota", client: o.Client, timeout: timeout, breaker: b}
 }

@@ -17,7 +17,7 @@ import (
 // together never exceed it in any window. When Redis loses its memory, a window begins anew, as for the Limit.
 //
 // A chunk grows with the rate of use, and shrinks as the window is used up, down to one token at its end. A process
-// gives back the tokens that it has not spent within Term when it next asks, or at [Allowance.Close]. Until then others
+// gives back the tokens that it has not spent within TTL when it next asks, or at [Allowance.Close]. Until then others
 // lack them, at most a chunk for each process and key. A process that dies loses its chunk. Requests are served in the
 // order of their arrival: for fair shares of a rate use a [Quota].
 //
@@ -46,8 +46,8 @@ type AllowanceOptions struct {
 	Nodes int
 	// Chunk is the greatest number of tokens fetched at once. If Chunk is 0, it is 1024.
 	Chunk int
-	// Term is how long a process keeps fetched tokens, at least 10 ms and at most 1 h. If Term is 0, it is 10 s.
-	Term time.Duration
+	// TTL is how long a process keeps fetched tokens, at least 10 ms and at most 1 h. If TTL is 0, it is 10 s.
+	TTL time.Duration
 	// MaxKeys is the greatest number of keys that are kept, each in some 150 bytes, at most 2^24. Requests of further
 	// keys go to the Limit one by one. If MaxKeys is 0, it is 65536.
 	MaxKeys int
@@ -59,7 +59,7 @@ func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 	if o != nil {
 		opts = *o
 	}
-	opts.Chunk, opts.Term = cmp.Or(opts.Chunk, 1024), cmp.Or(opts.Term, 10*time.Second)
+	opts.Chunk, opts.TTL = cmp.Or(opts.Chunk, 1024), cmp.Or(opts.TTL, 10*time.Second)
 	opts.MaxKeys = cmp.Or(opts.MaxKeys, defaultQuota)
 	switch {
 	case opts.Limit == nil:
@@ -70,13 +70,13 @@ func NewAllowance(o *AllowanceOptions) (*Allowance, error) {
 		return nil, fmt.Errorf("cluster: Allowance: Nodes must be in 1..%d, got %d", maxNodes, opts.Nodes)
 	case opts.Chunk < 1 || int64(opts.Chunk) > maxTokens:
 		return nil, fmt.Errorf("cluster: Allowance: Chunk must be in 1..2^52, got %d", opts.Chunk)
-	case opts.Term < 10*time.Millisecond || opts.Term > time.Hour:
-		return nil, fmt.Errorf("cluster: Allowance: Term must be in 10ms..1h, got %v", opts.Term)
+	case opts.TTL < 10*time.Millisecond || opts.TTL > time.Hour:
+		return nil, fmt.Errorf("cluster: Allowance: TTL must be in 10ms..1h, got %v", opts.TTL)
 	case opts.MaxKeys < 1 || opts.MaxKeys > maxQuotaKeys:
 		return nil, fmt.Errorf("cluster: Allowance: MaxKeys must be in 1..%d, got %d", maxQuotaKeys, opts.MaxKeys)
 	}
 	return &Allowance{
-		limit: opts.Limit, chunk: int64(opts.Chunk), nodes: int64(opts.Nodes), term: opts.Term, max: opts.MaxKeys,
+		limit: opts.Limit, chunk: int64(opts.Chunk), nodes: int64(opts.Nodes), term: opts.TTL, max: opts.MaxKeys,
 		base: time.Now(), keys: make(map[string]*chunk),
 	}, nil
 }

@@ -17,7 +17,7 @@ import (
 
 func newAllowance(t *testing.T, client redis.UniversalClient, w limiter.FixedWindow, o AllowanceOptions) *Allowance {
 	t.Helper()
-	l, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{w}, OnLoss: Closed, Name: "daily"})
+	l, err := NewLimit(&LimitOptions{Client: client, Rules: []limiter.Rule{w}, Fallback: RefuseAll, Name: "daily"})
 	require.NoError(t, err)
 	o.Limit = l
 	a, err := NewAllowance(&o)
@@ -67,7 +67,7 @@ func TestAllowanceIsExactInSum(t *testing.T) {
 func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 	s := redistest.Start(t)
 	a := newAllowance(t, clientOf(t, s.Addr()), limiter.FixedWindow{Limit: 5000, Period: time.Hour},
-		AllowanceOptions{Nodes: 1, Term: 10 * time.Millisecond})
+		AllowanceOptions{Nodes: 1, TTL: 10 * time.Millisecond})
 	r := spillway.Request{Key: "k", Arrived: time.Now()}
 	for range 10_000 {
 		ticket, err := a.Admit(context.Background(), r)
@@ -91,16 +91,16 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 
 func TestAllowanceOptions(t *testing.T) {
 	client := clientOf(t, "127.0.0.1:1")
-	window, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []limiter.Rule{limiter.FixedWindow{Limit: 3, Period: time.Hour}}})
+	window, err := NewLimit(&LimitOptions{Client: client, Fallback: RefuseAll, Rules: []limiter.Rule{limiter.FixedWindow{Limit: 3, Period: time.Hour}}})
 	require.NoError(t, err)
-	bucket, err := NewLimit(&LimitOptions{Client: client, OnLoss: Closed, Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(3, time.Hour)}}})
+	bucket, err := NewLimit(&LimitOptions{Client: client, Fallback: RefuseAll, Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(3, time.Hour)}}})
 	require.NoError(t, err)
 	for want, o := range map[string]*AllowanceOptions{
 		"Limit must be set, got nil":             nil,
 		"Limit must have one FixedWindow":        {Limit: bucket, Nodes: 1},
 		"Nodes must be in 1..65536, got 0":       {Limit: window},
 		"Chunk must be in 1..2^52, got -1":       {Limit: window, Nodes: 1, Chunk: -1},
-		"Term must be in 10ms..1h, got 1ns":      {Limit: window, Nodes: 1, Term: 1},
+		"TTL must be in 10ms..1h, got 1ns":       {Limit: window, Nodes: 1, TTL: 1},
 		"MaxKeys must be in 1..16777216, got -1": {Limit: window, Nodes: 1, MaxKeys: -1},
 	} {
 		_, err := NewAllowance(o)

@@ -112,7 +112,7 @@ func benchScript(b *testing.B, name string, interval time.Duration) {
 			s := redistest.Start(b)
 			c, err := newConn(connOptions{kind: "Quota", client: s.Client()})
 			require.NoError(b, err)
-			cfg := lease.Config{Rate: 1e5, Burst: 1e4, Interval: interval, Term: time.Minute}
+			cfg := lease.Config{Rate: 1e5, Burst: 1e4, Interval: interval, TTL: time.Minute}
 			patient := strings.Replace(leaseLua, "SILENCE = 1100000, 1.5", "SILENCE = 1100000, 1e9", 1) // or it looks after each pause
 			script, names := newScript(clockLua, patient), []string{"{b}:lease", "{b}:mark"}
 			seq := make([]uint64, nodes)

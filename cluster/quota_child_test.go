@@ -79,7 +79,7 @@ func TestQuotaOfAKilledProcess(t *testing.T) {
 	admittedBy(t, 8, children...)
 	awaitShares(t, []float64{rate / 3.0, rate / 3.0, rate / 3.0}, children...)
 	children[0].Kill()
-	admittedBy(t, 8, children[1:]...) // Term + Interval
+	admittedBy(t, 8, children[1:]...) // TTL + Interval
 	awaitShares(t, []float64{rate / 2, rate / 2}, children[1:]...)
 }
 

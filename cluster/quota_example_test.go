@@ -39,10 +39,10 @@ func ExampleAllowance() {
 	defer client.Close()
 
 	daily, err := cluster.NewLimit(&cluster.LimitOptions{
-		Client: client,
-		Name:   "a day",
-		Rules:  []limiter.Rule{limiter.FixedWindow{Limit: 100_000, Calendar: limiter.EveryDay}},
-		OnLoss: cluster.Closed,
+		Client:   client,
+		Name:     "a day",
+		Rules:    []limiter.Rule{limiter.FixedWindow{Limit: 100_000, Calendar: limiter.EveryDay}},
+		Fallback: cluster.RefuseAll,
 	})
 	if err != nil {
 		panic(err)

@@ -202,11 +202,11 @@ func sourceOf(from lease.Source) Source {
 	case lease.FromHold:
 		return FromHold
 	case lease.FromShare:
-		return FromShare
+		return FromDivide
 	case lease.FromOpen:
-		return FromOpen
+		return FromAllowAll
 	case lease.FromClosed:
-		return FromClosed
+		return FromRefuseAll
 	}
 	return FromRedis
 }

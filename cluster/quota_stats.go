@@ -4,16 +4,16 @@ import "time"
 
 // QuotaStats is a snapshot of a [Quota].
 type QuotaStats struct {
-	Name     string
-	Keys     int64 // keys that are kept now
-	Leased   int64 // keys that are decided locally
-	Admitted int64 // tokens let through
-	Refused  int64 // tokens refused
-	Asked    int64 // requests that asked Redis
-	Lost     int64 // requests decided without Redis because it did not answer
-	Syncs    int64 // renewals of leases
-	Failures int64 // renewals without an answer in time
-	Nodes    int64 // processes that share the limit, as far as known
+	Name       string
+	Keys       int64 // keys that are kept now
+	Leased     int64 // keys that are decided locally
+	Admitted   int64 // tokens let through
+	Refused    int64 // tokens refused
+	Asked      int64 // requests that asked Redis
+	Unanswered int64 // requests decided without Redis because it did not answer
+	Syncs      int64 // renewals of leases
+	Failures   int64 // renewals without an answer in time
+	Nodes      int64 // processes that share the limit, as far as known
 }
 
 // Stats returns a snapshot. It looks at every key.
@@ -22,7 +22,7 @@ func (q *Quota) Stats() QuotaStats {
 		return QuotaStats{}
 	}
 	st := QuotaStats{
-		Name: q.name, Keys: q.keys.count.Load(), Asked: q.tally.direct.Value(), Lost: q.tally.lost.Value(),
+		Name: q.name, Keys: q.keys.count.Load(), Asked: q.tally.direct.Value(), Unanswered: q.tally.lost.Value(),
 		Syncs: q.tally.syncs.Value(), Failures: q.tally.failures.Value(), Nodes: q.nodes.Load(),
 	}
 	offered, refused := q.tally.offered.Value(), q.tally.refused.Value()

@@ -49,18 +49,18 @@ func TestQuotaOptions(t *testing.T) {
 	client := clientOf(t, "127.0.0.1:1")
 	good := QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(10, time.Second)}, Nodes: 2}
 	for want, change := range map[string]func(*QuotaOptions){
-		"cluster: Quota: Client must be set, got nil":                                      func(o *QuotaOptions) { o.Client = nil },
-		"cluster: Quota: Rule: Rate.Tokens must be in 1..2^52/1000, got 0":                 func(o *QuotaOptions) { o.Rule.Rate.Tokens = 0 },
-		"cluster: Quota: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":         func(o *QuotaOptions) { o.Rule.Rate.Per = 0 },
-		"cluster: Quota: Rule: limiter: Bucket: Burst must be at least 1, got -1":          func(o *QuotaOptions) { o.Rule.Burst = -1 },
-		"cluster: Quota: Weight must be in 1e-6..1e6, got NaN":                             func(o *QuotaOptions) { o.Weight = math.NaN() },
-		"cluster: Quota: Weight must be in 1e-6..1e6, got -1":                              func(o *QuotaOptions) { o.Weight = -1 },
-		"cluster: Quota: Interval must be in 50ms..1m0s, got 1ms":                          func(o *QuotaOptions) { o.Interval = time.Millisecond },
-		"cluster: Quota: Term must be in 3 intervals..1h, got 100ms":                       func(o *QuotaOptions) { o.Term = 100 * time.Millisecond },
-		"cluster: Quota: Reclaim must be in 0..1h, got -1ns":                               func(o *QuotaOptions) { o.Reclaim = -1 },
-		"cluster: Quota: OnLoss must be HoldLease, Share, Open or Closed, got OnLoss(200)": func(o *QuotaOptions) { o.OnLoss = 200 },
-		"cluster: Quota: Grace must be in 0..87840h0m0s, got -1ns":                         func(o *QuotaOptions) { o.Grace = -1 },
-		"cluster: Quota: Nodes must be set to share the rate when Redis is lost, or OnLoss be Open or Closed, got 0": func(o *QuotaOptions) {
+		"cluster: Quota: Client must be set, got nil":                                                  func(o *QuotaOptions) { o.Client = nil },
+		"cluster: Quota: Rule: Rate.Tokens must be in 1..2^52/1000, got 0":                             func(o *QuotaOptions) { o.Rule.Rate.Tokens = 0 },
+		"cluster: Quota: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":                     func(o *QuotaOptions) { o.Rule.Rate.Per = 0 },
+		"cluster: Quota: Rule: limiter: Bucket: Burst must be at least 1, got -1":                      func(o *QuotaOptions) { o.Rule.Burst = -1 },
+		"cluster: Quota: Weight must be in 1e-6..1e6, got NaN":                                         func(o *QuotaOptions) { o.Weight = math.NaN() },
+		"cluster: Quota: Weight must be in 1e-6..1e6, got -1":                                          func(o *QuotaOptions) { o.Weight = -1 },
+		"cluster: Quota: Interval must be in 50ms..1m0s, got 1ms":                                      func(o *QuotaOptions) { o.Interval = time.Millisecond },
+		"cluster: Quota: TTL must be in 3 intervals..1h, got 100ms":                                    func(o *QuotaOptions) { o.TTL = 100 * time.Millisecond },
+		"cluster: Quota: Reclaim must be in 0..1h, got -1ns":                                           func(o *QuotaOptions) { o.Reclaim = -1 },
+		"cluster: Quota: Fallback must be HoldLease, Divide, AllowAll or RefuseAll, got Fallback(200)": func(o *QuotaOptions) { o.Fallback = 200 },
+		"cluster: Quota: Grace must be in 0..87840h0m0s, got -1ns":                                     func(o *QuotaOptions) { o.Grace = -1 },
+		"cluster: Quota: Nodes must be set to share the rate when Redis is lost, or Fallback be AllowAll or RefuseAll, got 0": func(o *QuotaOptions) {
 			o.Nodes = 0
 		},
 		"cluster: Quota: Nodes must be in 1..65536, got -1":                          func(o *QuotaOptions) { o.Nodes = -1 },
@@ -180,11 +180,11 @@ func TestQuotaIgnoresWallClocks(t *testing.T) {
 	require.Equal(t, FromLease, st.Source)
 }
 
-// When Redis never answers, a process that has no lease goes by OnLoss.
+// When Redis never answers, a process that has no lease goes by Fallback.
 func TestQuotaWithoutRedis(t *testing.T) {
-	for loss, want := range map[OnLoss]Source{HoldLease: FromShare, Share: FromShare, Open: FromOpen, Closed: FromClosed} {
+	for loss, want := range map[Fallback]Source{HoldLease: FromDivide, Divide: FromDivide, AllowAll: FromAllowAll, RefuseAll: FromRefuseAll} {
 		q := newQuota(t, QuotaOptions{
-			Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(80, time.Second)}, OnLoss: loss, Nodes: 8, Timeout: 20 * time.Millisecond,
+			Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(80, time.Second)}, Fallback: loss, Nodes: 8, Timeout: 20 * time.Millisecond,
 		})
 		admitted := 0
 		for range 50 {
@@ -197,18 +197,18 @@ func TestQuotaWithoutRedis(t *testing.T) {
 			}
 		}
 		switch loss {
-		case Open:
+		case AllowAll:
 			require.Equal(t, 50, admitted)
-		case Closed:
+		case RefuseAll:
 			require.Zero(t, admitted)
 			var rej *spillway.Rejection
 			require.ErrorAs(t, admit(q, "k"), &rej)
-			require.Equal(t, ReasonLost, rej.Reason)
+			require.Equal(t, ReasonUnavailable, rej.Reason)
 			require.False(t, rej.OverQuota)
 		default:
 			require.InDelta(t, 11, admitted, 4) // an eighth of 80 at once
 		}
-		require.GreaterOrEqual(t, q.Stats().Lost, int64(50))
+		require.GreaterOrEqual(t, q.Stats().Unanswered, int64(50))
 	}
 }
 
@@ -222,7 +222,7 @@ func TestQuotaContext(t *testing.T) {
 	require.NotErrorIs(t, err, spillway.ErrRejected)
 }
 
-// Keys beyond MaxKeys are decided in Redis, and each by itself. All requests of a Whole count together.
+// Keys beyond MaxKeys are decided in Redis, and each by itself. All requests of a IgnoreKey count together.
 func TestQuotaKeys(t *testing.T) {
 	s := redistest.Start(t)
 	client := clientOf(t, s.Addr())
@@ -233,7 +233,7 @@ func TestQuotaKeys(t *testing.T) {
 		require.ErrorIs(t, admit(few, key), spillway.ErrRejected)
 	}
 	require.EqualValues(t, 1, few.Stats().Keys)
-	whole := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, Whole: true, Name: "whole"})
+	whole := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, IgnoreKey: true, Name: "whole"})
 	require.NoError(t, admit(whole, "a"))
 	require.NoError(t, admit(whole, "b"))
 	require.Error(t, admit(whole, "c"))

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,22 +18,22 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// Errors of a [Semaphore] and a [Mutex], besides a [RedisError].
+// Errors of a [Semaphore], besides a [RedisError].
 var (
 	// ErrLeaseLost says that a lease ended before it was given back: Redis was away for too long, lost its memory, or this
-	// process stood still. It is the cause of the end of [Held.Context].
+	// process stood still. It is the cause of the end of [Lease.Context].
 	ErrLeaseLost = errors.New("cluster: lease lost")
 	// ErrClosed says that Close was called.
 	ErrClosed = errors.New("cluster: closed")
 )
 
-// A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. A permit is a
-// lease. The Semaphore renews it after a third of its TTL. If it cannot, it ends [Held.Context] before Redis gives the
+// A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. With a Limit of 1,
+// the default, it is a mutex. A permit is a lease. The Semaphore renews it after a third of its TTL. If it cannot, it ends [Lease.Context] before Redis gives the
 // permit to another holder. The permit of a holder that dies expires.
 //
 // A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running. After a loss of
 // memory, after a failover, or while a holder stands still, there are more than Limit for a while. If more must never
-// write to something, let it check [Held.Fence].
+// write to something, let it check [Lease.Fence].
 //
 // Waiting callers are served in the order in which Redis received their requests, with three exceptions. With k permits
 // free, the first k in the queue may take them in any order. A caller that does not answer for four times Poll when its
@@ -43,20 +45,16 @@ var (
 // It is made by [NewSemaphore]. It owns two goroutines, and a third once a caller has waited, until [Semaphore.Close].
 // All methods may be called concurrently. The zero Semaphore denies everything.
 type Semaphore struct {
-	name              string
-	base, channel     string // of the keys, and of the channels of nodes
-	node              string // 128 random bits that identify this Semaphore
-	ttl, guard        time.Duration
-	poll              time.Duration
-	maxWaiting        int
-	maxWait           time.Duration
-	onLoss            OnLoss
-	limit             atomic.Int64
-	conn              *conn
-	renewals          *conn // separate, so that callers that want permits do not delay the renewals of holders
-	scripts           *semScripts
-	loss, held, queue *spillway.Rejection
-	wait              *spillway.Rejection
+	name          string
+	base, channel string // of the keys, and of the channels of nodes
+	node          string // 128 random bits that identify this Semaphore
+	ttl, guard    time.Duration
+	poll          time.Duration
+	live          atomic.Pointer[SemaphoreOptions]
+	conn          *conn
+	renewals      *conn // separate, so that callers that want permits do not delay the renewals of holders
+	scripts       *semScripts
+	rejections    [numRefused]*spillway.Rejection
 
 	ctx    context.Context //nolint:containedctx // of the background work, until Close
 	cancel context.CancelFunc
@@ -80,40 +78,53 @@ type Semaphore struct {
 
 // SemaphoreStats is a snapshot of one [Semaphore], which is one process's part. [Semaphore.Peek] asks Redis.
 type SemaphoreStats struct {
-	Name      string
-	Limit     int64
-	Held      int   // permits held by this process
-	Waiting   int   // calls of Acquire that wait in this process
-	Returning int   // released permits that Redis does not know of yet
-	Listening bool  // messages wake waiting callers; otherwise they poll
-	Acquired  int64 // permits acquired
-	Refused   int64 // answers without a permit, because the limit was reached
-	Lost      int64 // leases that ended before they were given back
-	Unknown   int64 // calls that Redis did not answer
-	Open      int64 // requests admitted without a permit, because OnLoss is Open
-	Dropped   int64 // permits that return only by their TTL, because their release did not reach Redis
+	Name       string
+	Limit      int64
+	InFlight   int   // permits held by this process
+	Waiting    int   // calls of Acquire that wait in this process
+	Returning  int   // released permits that Redis does not know of yet
+	Listening  bool  // messages wake waiting callers; otherwise they poll
+	Admitted   int64 // permits acquired
+	Refused    int64 // calls refused: the sum of ByReason
+	ByReason   []spillway.Refusal
+	ByFallback int64 // requests admitted without a permit, because Fallback is AllowAll
+	Unanswered int64 // calls that Redis did not answer
+	Lapsed     int64 // leases that ended before they were given back
+	Expiring   int64 // permits that return only by their TTL, because their release did not reach Redis
 }
 
+// The indices of rejections.
+const (
+	refusedLimit = iota // as many as may hold a permit do
+	refusedFull         // as many as may wait do
+	refusedWait         // it waited for MaxWait
+	refusedRedis        // Redis did not answer
+	numRefused
+)
+
 type semCounts struct {
-	acquired, refused, lost, unknown, open, dropped stats.Counter
+	admitted, lapsed, unanswered, byFallback, expiring stats.Counter
+	refused                                            [numRefused]stats.Counter
+}
+
+// refuse counts a refusal and returns the rejection that all calls refused for that reason share.
+func (s *Semaphore) refuse(why int) *spillway.Rejection {
+	s.counts.refused[why].Add(1)
+	return s.rejections[why]
 }
 
 // NewSemaphore returns a Semaphore without touching the network. The error names the invalid option. The caller closes
 // it.
 func NewSemaphore(o *SemaphoreOptions) (*Semaphore, error) {
-	return newSemaphore("Semaphore", "sem", o)
-}
-
-func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	var opts SemaphoreOptions
 	if o != nil {
 		opts = *o
 	}
-	opts.fill(kind)
-	if err := opts.validate(kind); err != nil {
+	opts.fill()
+	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	to := connOptions{kind: kind, client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker, flights: callersShare(opts.Client)}
+	to := connOptions{kind: "Semaphore", client: opts.Client, timeout: opts.Timeout, breaker: opts.Breaker, flights: callersShare(opts.Client)}
 	c, err := newConn(to)
 	if err != nil {
 		return nil, err
@@ -126,18 +137,17 @@ func newSemaphore(kind, space string, o *SemaphoreOptions) (*Semaphore, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s := &Semaphore{
-		name: opts.Name, base: opts.Prefix + ":" + space + ":{" + escapeTag(opts.Name, true) + ":", channel: opts.Prefix + wakeChannel,
+		name: opts.Name, base: opts.Prefix + ":sem:{" + escapeTag(opts.Name, true) + ":", channel: opts.Prefix + wakeChannel,
 		node: base64.RawURLEncoding.EncodeToString(id[:]),
-		ttl:  opts.TTL, guard: opts.Guard, poll: opts.Poll, maxWaiting: max(opts.MaxWaiting, 0), onLoss: opts.OnLoss,
-		conn: c, renewals: renewals, scripts: newSemScripts(clockLua, opts.Prefix+wakeChannel), maxWait: opts.MaxWait,
-		loss:    &spillway.Rejection{Policy: opts.Name, Reason: ReasonLost},
-		held:    &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonLimit},
-		queue:   &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonFull},
-		wait:    &spillway.Rejection{Policy: opts.Name, Reason: limiter.ReasonWait},
+		ttl:  opts.TTL, guard: opts.Guard, poll: opts.Poll,
+		conn: c, renewals: renewals, scripts: newSemScripts(clockLua, opts.Prefix+wakeChannel),
 		permits: map[uint64]*semPermit{}, waiters: map[string]chan struct{}{}, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}),
 	}
-	s.limit.Store(int64(opts.Limit))
+	for why, reason := range [numRefused]string{limiter.ReasonLimit, limiter.ReasonFull, limiter.ReasonWait, ReasonUnavailable} {
+		s.rejections[why] = &spillway.Rejection{Policy: opts.Name, Reason: reason}
+	}
+	s.live.Store(&opts)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.done.Go(s.renewLoop)
 	s.done.Go(s.returnLoop)
@@ -157,17 +167,50 @@ func escapeTag(text string, name bool) string {
 	return text
 }
 
-// SetLimit changes how many may hold a permit at once, as far as this process decides it. It does not wait. After a
-// decrease, holders keep their permits, and no caller gets a new one until there is room. The error says that limit is
-// invalid, and then nothing has changed.
-func (s *Semaphore) SetLimit(limit int) error {
-	if s.conn == nil {
+// Options returns the options in force, with every default filled in. Change them and pass them to Tune.
+func (s *Semaphore) Options() SemaphoreOptions {
+	if o := s.live.Load(); o != nil {
+		return *o
+	}
+	return SemaphoreOptions{}
+}
+
+// Tune changes Limit, MaxQueue, MaxWait and Fallback, as far as this process decides them. It does not wait. A field of
+// o that is 0 stands for its default. After a decrease of Limit, holders keep their permits, and no caller gets a new
+// one until there is room. A call that waits keeps its MaxWait. The error names the field that is invalid, or that
+// cannot change; then nothing has changed.
+func (s *Semaphore) Tune(o SemaphoreOptions) error {
+	old := s.live.Load()
+	if old == nil {
 		return errUnmade
 	}
-	if limit < 1 || limit > maxHolders {
-		return errLimit("Semaphore", limit)
+	o.fill()
+	if err := o.validate(); err != nil {
+		return err
 	}
-	if int64(limit) > s.limit.Swap(int64(limit)) {
+	if o.Client == nil {
+		return errors.New("cluster: Semaphore: Tune: Client must be set, got nil")
+	}
+	was, is := reflect.ValueOf(*old), reflect.ValueOf(o)
+	for i := range was.NumField() {
+		switch name := was.Type().Field(i).Name; name {
+		case "Limit", "MaxQueue", "MaxWait", "Fallback":
+		case "Client":
+			if c := was.Field(i).Elem(); c.Comparable() && !c.Equal(is.Field(i).Elem()) {
+				return errors.New("cluster: Semaphore: Tune: Client cannot change")
+			}
+		case "Breaker":
+			if !reflect.DeepEqual(old.Breaker, o.Breaker) {
+				return errors.New("cluster: Semaphore: Tune: Breaker cannot change")
+			}
+		default:
+			if a, b := was.Field(i).Interface(), is.Field(i).Interface(); a != b {
+				return fmt.Errorf("cluster: Semaphore: Tune: %s must stay %v, got %v", name, a, b)
+			}
+		}
+	}
+	s.live.Store(&o)
+	if o.Limit > old.Limit {
 		s.wakeAll()
 	}
 	return nil
@@ -176,13 +219,19 @@ func (s *Semaphore) SetLimit(limit int) error {
 // Stats returns a snapshot. It does not ask Redis.
 func (s *Semaphore) Stats() SemaphoreStats {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return SemaphoreStats{
-		Name: s.name, Limit: s.limit.Load(),
-		Held: len(s.permits), Waiting: len(s.waiters), Returning: len(s.back) + s.going, Listening: s.listening.Load(),
-		Acquired: s.counts.acquired.Value(), Refused: s.counts.refused.Value(), Lost: s.counts.lost.Value(),
-		Unknown: s.counts.unknown.Value(), Open: s.counts.open.Value(), Dropped: s.counts.dropped.Value(),
+	st := SemaphoreStats{InFlight: len(s.permits), Waiting: len(s.waiters), Returning: len(s.back) + s.going}
+	s.mu.Unlock()
+	c, o := &s.counts, s.Options()
+	st.Name, st.Limit, st.Listening = s.name, int64(o.Limit), s.listening.Load()
+	st.Admitted, st.ByFallback, st.Unanswered = c.admitted.Value(), c.byFallback.Value(), c.unanswered.Value()
+	st.Lapsed, st.Expiring = c.lapsed.Value(), c.expiring.Value()
+	for why := range c.refused {
+		if n := c.refused[why].Value(); n > 0 {
+			st.Refused += n
+			st.ByReason = append(st.ByReason, spillway.Refusal{Policy: s.name, Reason: s.rejections[why].Reason, Count: n})
+		}
 	}
+	return st
 }
 
 // token returns the name of one attempt in Redis.

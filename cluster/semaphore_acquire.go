@@ -11,12 +11,12 @@ import (
 // held, or other callers wait for the free ones, the error is a *[spillway.Rejection] with the reason
 // limiter.ReasonLimit. A *[RedisError] says that Redis did not answer; a permit that it may have granted goes back by
 // itself.
-func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Held, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	p, err := s.try(ctx, ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return &Held{permit: p}, nil
+	return &Lease{permit: p}, nil
 }
 
 // try asks once. The permit has a context if parent is not nil.
@@ -36,21 +36,20 @@ func (s *Semaphore) try(ctx, parent context.Context, key string) (*semPermit, er
 		s.abandon(key, token, sent, err)
 		return nil, err
 	case !a.granted:
-		s.counts.refused.Add(1)
-		return nil, s.held
+		return nil, s.refuse(refusedLimit)
 	}
 	return s.adopt(parent, serial, key, token, a.fence, sent, false)
 }
 
-// Acquire waits for a permit of a key, and returns it. The caller releases it. If MaxWaiting others wait, the error is
+// Acquire waits for a permit of a key, and returns it. The caller releases it. If MaxQueue others wait, the error is
 // a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx
 // ends first, the error is ctx.Err(), and the call gives up its place in the queue. A *[RedisError] says that Redis did
 // not answer. A new call returns it at once; a waiting call returns it when its place in the queue has lapsed.
 //
-// As ctx is the parent of [Held.Context] too, a deadline of ctx bounds the wait and the work together. To bound the wait alone,
+// As ctx is the parent of [Lease.Context] too, a deadline of ctx bounds the wait and the work together. To bound the wait alone,
 // use MaxWait.
-func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
-	if s.maxWaiting == 0 || s.conn == nil {
+func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
+	if s.Options().MaxQueue <= 0 || s.conn == nil {
 		return s.TryAcquire(ctx, key)
 	}
 	serial, token := s.token()
@@ -69,14 +68,13 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Held, error) {
 			s.abandon(key, token, sent, err)
 			return nil, err
 		case a.full:
-			s.counts.refused.Add(1)
-			return nil, s.queue
+			return nil, s.refuse(refusedFull)
 		case a.granted:
 			p, err := s.adopt(ctx, serial, key, token, a.fence, sent, w.unsure)
 			if err != nil {
 				return nil, err
 			}
-			return &Held{permit: p}, nil
+			return &Lease{permit: p}, nil
 		default:
 			w.heard, w.lasts = sent, s.patience(w.poll)
 			s.listen()
@@ -104,7 +102,7 @@ func (w *semWait) bears(err error, sent time.Time) bool {
 	w.unsure = true
 	bears := errors.Is(err, ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.lasts
 	if bears {
-		w.s.counts.unknown.Add(1)
+		w.s.counts.unanswered.Add(1)
 	}
 	return bears
 }
@@ -119,8 +117,7 @@ func (w *semWait) sleep(ctx context.Context, a semAnswer) error {
 	if !w.until.IsZero() {
 		left := time.Until(w.until)
 		if left <= 0 {
-			w.s.counts.refused.Add(1)
-			return w.s.wait
+			return w.s.refuse(refusedWait)
 		}
 		d = min(d, left)
 	}
@@ -158,16 +155,17 @@ func (s *Semaphore) pollAt(place int64) time.Duration {
 
 // deadline returns when a call that begins to wait now gives up.
 func (s *Semaphore) deadline() time.Time {
-	if s.maxWait == 0 {
+	most := s.Options().MaxWait
+	if most == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(s.maxWait)
+	return time.Now().Add(most)
 }
 
 // abandon makes Redis forget a token that it may know, now or when an earlier call arrives late.
 func (s *Semaphore) abandon(key, token string, sent time.Time, err error) {
 	if errors.Is(err, ErrRedis) {
-		s.counts.unknown.Add(1)
+		s.counts.unanswered.Add(1)
 	}
 	var lost *RedisError
 	if errors.As(err, &lost) && (lost.Reason == ReasonBreaker || lost.Reason == ReasonBusy) { // nothing was sent

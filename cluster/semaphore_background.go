@@ -108,7 +108,7 @@ func (s *Semaphore) renewSome(renewals []semRenewal) {
 			err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want %d integers, got %d", len(r.permits), len(got))}
 		}
 		if err != nil {
-			s.counts.unknown.Add(1)
+			s.counts.unanswered.Add(1)
 		}
 		for j, p := range r.permits {
 			p.answered(sent, err == nil && got[j] == 1, err)
@@ -125,7 +125,7 @@ func (s *Semaphore) giveBack(r semReturn) {
 	}
 	s.mu.Unlock()
 	if !fits {
-		s.counts.dropped.Add(1)
+		s.counts.expiring.Add(1)
 		return
 	}
 	select {
@@ -143,7 +143,7 @@ func (s *Semaphore) returnLoop() {
 		case <-s.ctx.Done():
 			s.returnAll(context.Background())
 			s.mu.Lock()
-			s.counts.dropped.Add(int64(len(s.back)))
+			s.counts.expiring.Add(int64(len(s.back)))
 			s.back = nil
 			s.mu.Unlock()
 			return
@@ -169,7 +169,7 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 			g := semGroup{r.key, r.bury}
 			groups[g] = append(groups[g], r)
 		} else {
-			s.counts.dropped.Add(1)
+			s.counts.expiring.Add(1)
 		}
 	}
 	var returns []semReturns
@@ -209,7 +209,7 @@ func (s *Semaphore) returnSome(ctx context.Context, returns []semReturns) {
 		if err == nil {
 			continue
 		}
-		s.counts.unknown.Add(1)
+		s.counts.unanswered.Add(1)
 		s.mu.Lock()
 		s.back = append(s.back, returns[i].some...)
 		s.mu.Unlock()

@@ -60,8 +60,9 @@ var errBuried = errors.New("token was given up")
 
 // ask asks for a permit once. If patience is not 0, the call takes a place in the queue, or keeps it, for that long.
 func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Duration) (semAnswer, error) {
+	o := s.live.Load()
 	got, err := s.conn.run(ctx, s.scripts.acquire, s.keys(key),
-		token, s.limit.Load(), s.ttl.Microseconds(), patience.Microseconds(), s.maxWaiting, s.patience(s.poll).Microseconds())
+		token, o.Limit, s.ttl.Microseconds(), patience.Microseconds(), max(o.MaxQueue, 0), s.patience(s.poll).Microseconds())
 	if err == nil && len(got) < 3 {
 		err = &RedisError{Reason: ReasonScript, Err: fmt.Errorf("want 3 integers, got %d", len(got))}
 	}
@@ -98,7 +99,7 @@ func (s *Semaphore) release(key string, tokens []string, bury bool) []any {
 	if bury {
 		grave = s.ttl
 	}
-	args := []any{s.limit.Load(), grave.Microseconds(), s.patience(s.poll).Microseconds()}
+	args := []any{s.live.Load().Limit, grave.Microseconds(), s.patience(s.poll).Microseconds()}
 	return s.scripts.release.command(s.keys(key), append(args, anys(tokens)...))
 }
 

@@ -17,10 +17,10 @@ func ExampleSemaphore() {
 	defer client.Close()
 
 	exports, err := cluster.NewSemaphore(&cluster.SemaphoreOptions{
-		Client: client,
-		Name:   "exports",
-		Limit:  2,
-		OnLoss: cluster.Open, // without Redis, exports run unbounded
+		Client:   client,
+		Name:     "exports",
+		Limit:    2,
+		Fallback: cluster.AllowAll, // without Redis, exports run unbounded
 	})
 	if err != nil {
 		panic(err)
@@ -44,11 +44,11 @@ func ExampleSemaphore() {
 }
 
 // One process refills a cache, and the others wait for what it finds.
-func ExampleMutex() {
+func ExampleSemaphore_mutex() {
 	client := redistest.Example()
 	defer client.Close()
 
-	refill, err := cluster.NewMutex(&cluster.MutexOptions{Client: client, Name: "refill"})
+	refill, err := cluster.NewSemaphore(&cluster.SemaphoreOptions{Client: client, Name: "refill"})
 	if err != nil {
 		panic(err)
 	}
@@ -59,7 +59,7 @@ func ExampleMutex() {
 		if v, ok := cache.Load(article); ok {
 			return v, nil
 		}
-		held, err := refill.Lock(ctx, article)
+		held, err := refill.Acquire(ctx, article)
 		if err != nil {
 			return nil, err
 		}
@@ -92,10 +92,10 @@ func askDatabase(_ context.Context, article string) (int, error) {
 }
 
 // What is written to remembers the greatest fence, and refuses a holder that was stopped for so long that another has come.
-func ExampleHeld_Fence() {
+func ExampleLease_Fence() {
 	client := redistest.Example()
 	defer client.Close()
-	m, err := cluster.NewMutex(&cluster.MutexOptions{Client: client, Name: "ledger"})
+	m, err := cluster.NewSemaphore(&cluster.SemaphoreOptions{Client: client, Name: "ledger"})
 	if err != nil {
 		panic(err)
 	}
@@ -111,9 +111,9 @@ func ExampleHeld_Fence() {
 		fmt.Println("written:", text)
 	}
 
-	first, _ := m.Lock(context.Background(), "ledger")
+	first, _ := m.Acquire(context.Background(), "ledger")
 	_ = first.Release() // or its lease ended, and it does not know
-	second, _ := m.Lock(context.Background(), "ledger")
+	second, _ := m.Acquire(context.Background(), "ledger")
 	write(second.Fence(), "by the second")
 	write(first.Fence(), "by the first, late")
 	_ = second.Release()

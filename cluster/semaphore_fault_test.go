@@ -39,9 +39,9 @@ func behindProxy(t *testing.T, o SemaphoreOptions) (s, direct *Semaphore, p *red
 }
 
 // mustAcquire bears a machine that is slow to answer.
-func mustAcquire(t *testing.T, s *Semaphore, key string) *Held {
+func mustAcquire(t *testing.T, s *Semaphore, key string) *Lease {
 	t.Helper()
-	var h *Held
+	var h *Lease
 	require.Eventually(t, func() bool {
 		var err error
 		h, err = s.Acquire(t.Context(), key)
@@ -95,7 +95,7 @@ func TestWaiterBearsLostReplies(t *testing.T) {
 	t.Parallel()
 	s, direct, p, _ := behindProxy(t, longLease())
 	first := mustAcquire(t, direct, "k")
-	got := make(chan *Held, 1)
+	got := make(chan *Lease, 1)
 	go func() {
 		h, err := s.Acquire(t.Context(), "k")
 		if err != nil {
@@ -106,7 +106,7 @@ func TestWaiterBearsLostReplies(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Stats().Listening }, 20*time.Second, time.Millisecond)
 	p.DropReplies(1)
 	require.NoError(t, first.Release())
-	require.Eventually(t, func() bool { return s.Stats().Unknown > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Unanswered > 0 }, 20*time.Second, time.Millisecond)
 	p.Heal()
 	h := <-got
 	require.NotNil(t, h)
@@ -166,7 +166,7 @@ func TestHolderIsToldBeforeItsLeaseEnds(t *testing.T) {
 			require.Greater(t, time.Since(began), ttl/3)
 			require.Zero(t, h.Remaining())
 			require.ErrorIs(t, h.Release(), ErrLeaseLost)
-			require.Equal(t, int64(1), s.Stats().Lost)
+			require.Equal(t, int64(1), s.Stats().Lapsed)
 		})
 	}
 }
@@ -298,7 +298,7 @@ func TestSemaphorePolicyEndsEmpty(t *testing.T) {
 	}
 	all.Wait()
 	require.Positive(t, admitted.Load())
-	require.Zero(t, s.Stats().Held)
+	require.Zero(t, s.Stats().InFlight)
 	requireHeld(t, direct, 0)
 }
 
@@ -322,25 +322,25 @@ func TestSemaphoreAsAPolicy(t *testing.T) {
 	require.NoError(t, h.Release())
 }
 
-// Redis is gone, and OnLoss decides.
+// Redis is gone, and Fallback decides.
 func TestSemaphoreOnLoss(t *testing.T) {
-	for _, loss := range []OnLoss{Open, Closed} {
+	for _, loss := range []Fallback{AllowAll, RefuseAll} {
 		t.Run(loss.String(), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			s := semaphoreAt(t, server.Addr(), SemaphoreOptions{Limit: 1, OnLoss: loss, Timeout: 200 * time.Millisecond, Breaker: quick()})
+			s := semaphoreAt(t, server.Addr(), SemaphoreOptions{Limit: 1, Fallback: loss, Timeout: 200 * time.Millisecond, Breaker: quick()})
 			server.Kill()
 			for range 5 {
 				ticket, err := s.Admit(t.Context(), spillway.Request{Key: "k"})
-				if loss == Open {
+				if loss == AllowAll {
 					require.NoError(t, err)
 					s.Done(spillway.Request{Key: "k"}, ticket, spillway.Result{})
 				} else {
-					requireFull(t, err, ReasonLost)
+					requireFull(t, err, ReasonUnavailable)
 				}
 			}
-			require.GreaterOrEqual(t, s.Stats().Unknown, int64(5))
-			require.Equal(t, map[OnLoss]int64{Open: 5, Closed: 0}[loss], s.Stats().Open)
+			require.GreaterOrEqual(t, s.Stats().Unanswered, int64(5))
+			require.Equal(t, map[Fallback]int64{AllowAll: 5, RefuseAll: 0}[loss], s.Stats().ByFallback)
 			server.Restart()
 			require.Eventually(t, func() bool {
 				ticket, err := s.Admit(t.Context(), spillway.Request{Key: "k"})

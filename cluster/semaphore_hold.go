@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A semPermit is a lease of this process, for a [Held] or for an admitted request.
+// A semPermit is a lease of this process, for a [Lease] or for an admitted request.
 type semPermit struct {
 	s          *Semaphore
 	serial     uint64
@@ -57,7 +57,7 @@ func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token stri
 		p.timer = time.AfterFunc(p.lease.ends().Sub(now), p.expire)
 		p.mu.Unlock()
 	}
-	s.counts.acquired.Add(1)
+	s.counts.admitted.Add(1)
 	return p, nil
 }
 
@@ -78,7 +78,7 @@ func (p *semPermit) lose() {
 		return
 	}
 	p.lost = true
-	p.s.counts.lost.Add(1)
+	p.s.counts.lapsed.Add(1)
 	if p.cancel != nil {
 		p.cancel(ErrLeaseLost)
 	}
@@ -144,17 +144,17 @@ func (p *semPermit) handBack() semReturn {
 	return semReturn{key: p.key, token: p.token, bury: p.unsure, until: p.lease.from.Add(p.s.ttl + p.s.ttl/10)}
 }
 
-// A Held is a permit of a [Semaphore], or the lock of a [Mutex]. Its methods may be called concurrently.
-type Held struct {
+// A Lease is a permit of a [Semaphore]. Its methods may be called concurrently.
+type Lease struct {
 	permit   *semPermit
 	released atomic.Bool
 }
 
 // Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to another holder.
-// It also ends when the Held is released, or when the context given to Acquire ends. [context.Cause] tells which:
+// It also ends when the Lease is released, or when the context given to Acquire ends. [context.Cause] tells which:
 // [ErrLeaseLost], [context.Canceled] or the cause of the parent. The end of the context does not release the permit:
 // Release does.
-func (h *Held) Context() context.Context {
+func (h *Lease) Context() context.Context {
 	if h.permit == nil {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(ErrLeaseLost)
@@ -163,13 +163,13 @@ func (h *Held) Context() context.Context {
 	return h.permit.ctx
 }
 
-// Fence returns a number greater than that of every earlier Held of the same key, in any process. The storage that you
+// Fence returns a number greater than that of every earlier Lease of the same key, in any process. The storage that you
 // write to should refuse numbers smaller than the greatest it has seen. That is the only protection against a holder
 // that was stopped and does not know yet that it lost the lease. The number follows the clock of Redis in µs, and
 // counts on from the last one while Redis keeps that, for a day after its last use. So it grows even if Redis loses its
 // memory, with one exception: if the clock was ahead, was set right, and Redis then loses the last number, numbers
 // start below the earlier ones until the clock has caught up.
-func (h *Held) Fence() int64 {
+func (h *Lease) Fence() int64 {
 	if h.permit == nil {
 		return 0
 	}
@@ -177,7 +177,7 @@ func (h *Held) Fence() int64 {
 }
 
 // Key returns the key that is held.
-func (h *Held) Key() string {
+func (h *Lease) Key() string {
 	if h.permit == nil {
 		return ""
 	}
@@ -186,7 +186,7 @@ func (h *Held) Key() string {
 
 // Remaining returns how long the lease lasts without another renewal: 0 or less if it has ended. A check before a step
 // that must not be late helps, but proves nothing, as this process may be stopped right after it.
-func (h *Held) Remaining() time.Duration {
+func (h *Lease) Remaining() time.Duration {
 	if h.permit == nil {
 		return 0
 	}
@@ -198,9 +198,9 @@ func (h *Held) Remaining() time.Duration {
 	return time.Until(h.permit.lease.ends())
 }
 
-// Share returns one more handle of the same permit, which is released when all its handles are. So a holder of a lock
+// Clone returns one more handle of the same permit, which is released when all its handles are. So a holder of a lock
 // can call a function that needs the same lock. The error is [ErrLeaseLost] if the lease has ended or was released.
-func (h *Held) Share() (*Held, error) {
+func (h *Lease) Clone() (*Lease, error) {
 	p := h.permit
 	if p == nil {
 		return nil, ErrLeaseLost
@@ -212,13 +212,13 @@ func (h *Held) Share() (*Held, error) {
 		return nil, ErrLeaseLost
 	}
 	p.shares++
-	return &Held{permit: p}, nil
+	return &Lease{permit: p}, nil
 }
 
 // Release gives the permit back and wakes the next waiting caller, within one call of Redis. If Redis does not answer,
 // the error says so, and the permit is given back later or ends with its TTL. [ErrLeaseLost] says that the lease ended
-// before, so another holder may have run at the same time. Releasing a Held twice is harmless.
-func (h *Held) Release() error {
+// before, so another holder may have run at the same time. Releasing a Lease twice is harmless.
+func (h *Lease) Release() error {
 	p := h.permit
 	if p == nil || h.released.Swap(true) || !p.leave() {
 		return nil
@@ -229,7 +229,7 @@ func (h *Held) Release() error {
 	_, errs := p.s.conn.runAll(context.Background(), scripts.release, [][]any{p.s.release(back.key, []string{back.token}, back.bury)})
 	err := errs[0]
 	if err != nil {
-		p.s.counts.unknown.Add(1)
+		p.s.counts.unanswered.Add(1)
 		p.s.giveBack(back)
 	}
 	if !good {

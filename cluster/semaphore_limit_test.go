@@ -15,7 +15,7 @@ func TestSemaphoreLimitsThatDiffer(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	few := semaphoreAt(t, addr, SemaphoreOptions{Limit: 3, TTL: time.Minute})
 	many := semaphoreAt(t, addr, SemaphoreOptions{Limit: 3, TTL: time.Minute})
-	require.NoError(t, few.SetLimit(1))
+	require.NoError(t, tune(few, 1))
 	for range 2 {
 		_, err := many.TryAcquire(t.Context(), "k")
 		require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestSemaphoreLimitsThatDiffer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = many.TryAcquire(t.Context(), "k")
 	requireFull(t, err, limiter.ReasonLimit)
-	require.NoError(t, many.SetLimit(1))
+	require.NoError(t, tune(many, 1))
 	_, err = many.TryAcquire(t.Context(), "k")
 	requireFull(t, err, limiter.ReasonLimit)
 }

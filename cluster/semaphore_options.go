@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +17,7 @@ const (
 	maxHolders     = 1 << 20
 )
 
-// SemaphoreOptions tune a [Semaphore]. Client and Limit are required. Processes that share a semaphore must use the
+// SemaphoreOptions tune a [Semaphore]. Client is required. Processes that share a semaphore must use the
 // same Name and should use the same options.
 type SemaphoreOptions struct {
 	// Client connects to Redis 6.2 or later. The caller closes it, after the Semaphore.
@@ -30,7 +29,7 @@ type SemaphoreOptions struct {
 	// "spillway".
 	Prefix string
 	// Limit is how many may hold a permit of the same key at once, 1..1048576. Each process applies its own: while they
-	// differ, the greatest decides.
+	// differ, the greatest decides. If Limit is 0, it is 1: the Semaphore is a mutex.
 	Limit int
 	// TTL is how long a lease lasts without renewal, and so how long a permit is unavailable after its holder has died:
 	// 50ms..1h. If TTL is 0, it is 10 s.
@@ -41,15 +40,15 @@ type SemaphoreOptions struct {
 	// Poll is how often a waiting caller asks if no message wakes it, and how the others know that it still waits:
 	// 1ms..10s. Far back in the queue it asks up to 16 times less often. If Poll is 0, it is TTL/20 within 20ms..500ms.
 	Poll time.Duration
-	// MaxWaiting is how many callers may wait for the same key, in all processes together. If MaxWaiting is 0, it is
+	// MaxQueue is how many callers may wait for the same key, in all processes together. If MaxQueue is 0, it is
 	// 10000; if it is negative, no caller waits.
-	MaxWaiting int
+	MaxQueue int
 	// MaxWait is the longest wait of Acquire, whatever the deadline of its context. If MaxWait is 0, Acquire waits
 	// until its context ends.
 	MaxWait time.Duration
-	// OnLoss decides in [Semaphore.Admit] while Redis does not answer: [Open] admits requests, and [Closed] refuses
-	// them with [ReasonLost]. If OnLoss is 0, it is Closed. Acquire and TryAcquire return the error instead.
-	OnLoss OnLoss
+	// Fallback decides in [Semaphore.Admit] while Redis does not answer: [AllowAll] admits requests, and [RefuseAll] refuses
+	// them with [ReasonUnavailable]. If Fallback is 0, it is RefuseAll. Acquire and TryAcquire return the error instead.
+	Fallback Fallback
 	// Timeout bounds each call of Redis that a caller waits for, 1ms..1m. If Timeout is 0, it is [DefaultTimeout].
 	// Renewals, for which no caller waits, may take TTL/6 and at most 2s if that is longer.
 	Timeout time.Duration
@@ -59,40 +58,37 @@ type SemaphoreOptions struct {
 	Breaker *breaker.Options
 }
 
-func (o *SemaphoreOptions) fill(kind string) {
-	o.Name, o.Prefix = cmp.Or(o.Name, strings.ToLower(kind)), cmp.Or(o.Prefix, "spillway")
+func (o *SemaphoreOptions) fill() {
+	o.Name, o.Prefix = cmp.Or(o.Name, "semaphore"), cmp.Or(o.Prefix, "spillway")
+	o.Limit = cmp.Or(o.Limit, 1)
 	o.TTL = cmp.Or(o.TTL, 10*time.Second)
 	o.Guard = cmp.Or(o.Guard, o.TTL/10)
 	o.Poll = cmp.Or(o.Poll, min(max(o.TTL/20, 20*time.Millisecond), 500*time.Millisecond))
-	o.MaxWaiting = cmp.Or(o.MaxWaiting, 10000)
-	o.OnLoss = cmp.Or(o.OnLoss, Closed)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 10000)
+	o.Fallback = cmp.Or(o.Fallback, RefuseAll)
 	if o.Breaker == nil && o.TTL > 0 {
 		openFor := min(o.TTL/24, 250*time.Millisecond)
 		o.Breaker = &breaker.Options{Consecutive: 5, OpenFor: openFor, MaxOpen: 8 * openFor, Probes: 1}
 	}
 }
 
-func (o *SemaphoreOptions) validate(kind string) error {
+func (o *SemaphoreOptions) validate() error {
 	switch {
 	case o.Limit < 1 || o.Limit > maxHolders:
-		return errLimit(kind, o.Limit)
+		return fmt.Errorf("cluster: Semaphore: Limit must be in 1..%d, got %d", maxHolders, o.Limit)
 	case o.TTL < minTTL || o.TTL > maxTTL:
-		return fmt.Errorf("cluster: %s: TTL must be in %v..%v, got %v", kind, minTTL, maxTTL, o.TTL)
+		return fmt.Errorf("cluster: Semaphore: TTL must be in %v..%v, got %v", minTTL, maxTTL, o.TTL)
 	case o.Guard < o.TTL/50 || o.Guard > o.TTL/2:
-		return fmt.Errorf("cluster: %s: Guard must be in %v..%v, TTL/50 to TTL/2, got %v", kind, o.TTL/50, o.TTL/2, o.Guard)
+		return fmt.Errorf("cluster: Semaphore: Guard must be in %v..%v, TTL/50 to TTL/2, got %v", o.TTL/50, o.TTL/2, o.Guard)
 	case o.Poll < time.Millisecond || o.Poll > maxPoll:
-		return fmt.Errorf("cluster: %s: Poll must be in 1ms..%v, got %v", kind, maxPoll, o.Poll)
+		return fmt.Errorf("cluster: Semaphore: Poll must be in 1ms..%v, got %v", maxPoll, o.Poll)
 	case o.MaxWait < 0:
-		return fmt.Errorf("cluster: %s: MaxWait must not be negative, got %v", kind, o.MaxWait)
-	case o.OnLoss != Open && o.OnLoss != Closed:
-		return fmt.Errorf("cluster: %s: OnLoss must be Open or Closed, got %v", kind, o.OnLoss)
+		return fmt.Errorf("cluster: Semaphore: MaxWait must not be negative, got %v", o.MaxWait)
+	case o.Fallback != AllowAll && o.Fallback != RefuseAll:
+		return fmt.Errorf("cluster: Semaphore: Fallback must be AllowAll or RefuseAll, got %v", o.Fallback)
 	}
 	if err := validateName("Prefix", o.Prefix, "{}"); err != nil {
-		return fmt.Errorf("cluster: %s: %w", kind, err)
+		return fmt.Errorf("cluster: Semaphore: %w", err)
 	}
 	return nil
-}
-
-func errLimit(kind string, n int) error {
-	return fmt.Errorf("cluster: %s: Limit must be in 1..%d, got %d", kind, maxHolders, n)
 }

@@ -11,8 +11,8 @@ import (
 // request counts as one, whatever its cost. Admit allocates, and blocks for a round trip: put it behind the policies
 // that decide locally.
 //
-// If Redis does not answer, OnLoss decides. A request whose lease is lost continues, since it has no context of the
-// Semaphore, and is counted in SemaphoreStats.Lost.
+// If Redis does not answer, Fallback decides. A request whose lease is lost continues, since it has no context of the
+// Semaphore, and is counted in SemaphoreStats.Lapsed.
 func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	p, err := s.try(ctx, nil, r.Key)
 	if err == nil {
@@ -20,13 +20,13 @@ func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 	}
 	switch refused := spillway.RejectionOf(err); {
 	case errors.Is(err, ErrRedis), errors.Is(err, ErrLeaseLost):
-		if s.onLoss == Open {
-			s.counts.open.Add(1)
+		if s.Options().Fallback == AllowAll {
+			s.counts.byFallback.Add(1)
 			return 0, nil
 		}
-		return 0, s.loss
+		return 0, s.refuse(refusedRedis)
 	case errors.Is(err, ErrClosed):
-		return 0, s.loss
+		return 0, s.refuse(refusedRedis)
 	case refused != nil:
 		return 0, refused
 	}

@@ -38,7 +38,7 @@ func semaphoreChild() error {
 	}
 	defer s.Close()
 	fmt.Println("ready")
-	var held *Held
+	var held *Lease
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		switch word, rest, _ := strings.Cut(in.Text(), " "); word {

@@ -52,11 +52,11 @@ func TestSemaphoreRenewsManyKeysFarAway(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	holdAll(t, s, keys, 256)
-	require.Equal(t, keys, s.Stats().Held)
+	require.Equal(t, keys, s.Stats().InFlight)
 	proxy.SetLatency(100 * time.Millisecond)
-	lost := s.Stats().Lost // by a machine that was busy
+	lost := s.Stats().Lapsed // by a machine that was busy
 	pause(7 * time.Second)
-	require.Less(t, s.Stats().Lost-lost, int64(keys/10), "without pipelines it is all of them")
+	require.Less(t, s.Stats().Lapsed-lost, int64(keys/10), "without pipelines it is all of them")
 }
 
 // manyAtOnce takes a permit of so many keys at once, with a client that has no connection yet, from a Redis that is 5 ms away. It keeps
@@ -74,8 +74,8 @@ func manyAtOnce(t *testing.T, keys, pool int, ttl time.Duration) {
 	t.Logf("acquired in %v: %+v", time.Since(began), s.Stats())
 	pause(3 * ttl)
 	t.Logf("three TTLs later: %+v", s.Stats())
-	require.Equal(t, keys, s.Stats().Held)
-	require.Zero(t, s.Stats().Lost)
+	require.Equal(t, keys, s.Stats().InFlight)
+	require.Zero(t, s.Stats().Lapsed)
 }
 
 // The renewals of so many keys are most of what Redis can do on one core, so this is for a machine that has nothing else to do:
@@ -98,7 +98,7 @@ func TestSemaphoreRenewsWhateverCallersDo(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	holdAll(t, s, keys, 8)
-	require.Equal(t, keys, s.Stats().Held)
+	require.Equal(t, keys, s.Stats().InFlight)
 	require.Equal(t, 6, cap(s.conn.flights), "three quarters of the connections")
 	for range cap(s.conn.flights) {
 		s.conn.flights <- struct{}{}
@@ -107,7 +107,7 @@ func TestSemaphoreRenewsWhateverCallersDo(t *testing.T) {
 	pause(4 * time.Second)
 	require.NoError(t, s.conn.brk.SetMode(breaker.ForcedOpen))
 	pause(4 * time.Second)
-	require.Zero(t, s.Stats().Lost)
+	require.Zero(t, s.Stats().Lapsed)
 	proxy.Heal()
 	for range cap(s.conn.flights) {
 		<-s.conn.flights
@@ -207,7 +207,7 @@ func TestRightsOfTheDocumentation(t *testing.T) {
 	_, err = s.Acquire(ctx, "k")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, s.Stats().Listening)
-	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed, Timeout: 5 * time.Second})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, Fallback: RefuseAll, Timeout: 5 * time.Second})
 	await(t, 20*time.Second, func() bool {
 		r, err := q.Take(t.Context(), "k", 1)
 		require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestRightsOfTheDocumentation(t *testing.T) {
 	})
 }
 
-// A Redis that is full renews leases, takes permits back, and counts what it counts already. What is new goes by OnLoss,
+// A Redis that is full renews leases, takes permits back, and counts what it counts already. What is new goes by Fallback,
 // and the breaker leaves Redis in use.
 func TestFullRedisStaysInUse(t *testing.T) {
 	server := redistest.Start(t)
@@ -236,7 +236,7 @@ func TestFullRedisStaysInUse(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Err)
 	}
-	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, OnLoss: Closed})
+	q := newQuota(t, QuotaOptions{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}, Fallback: RefuseAll})
 	awaitLease(t, q, "k")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for name, l := range limits {
@@ -298,23 +298,23 @@ func TestSemaphoreManyWhoWaitKeepRedisIdle(t *testing.T) {
 // MaxWait bounds the wait and not the work.
 func TestMaxWaitIsOfTheWaitAlone(t *testing.T) {
 	client := clientOf(t, redistest.Start(t).Addr())
-	m, err := NewMutex(&MutexOptions{Client: client, Prefix: "app", MaxWait: 50 * time.Millisecond, Timeout: 5 * time.Second})
+	m, err := NewSemaphore(&SemaphoreOptions{Client: client, Prefix: "app", MaxWait: 50 * time.Millisecond, Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer m.Close()
-	held, err := m.Lock(t.Context(), "k")
+	held, err := m.Acquire(t.Context(), "k")
 	require.NoError(t, err)
-	_, err = m.Lock(t.Context(), "k")
-	require.EqualError(t, err, "spillway: mutex refused: wait too long")
+	_, err = m.Acquire(t.Context(), "k")
+	require.EqualError(t, err, "spillway: semaphore refused: wait too long")
 	pause(100 * time.Millisecond)
 	require.NoError(t, held.Context().Err())
 	_, bounded := held.Context().Deadline()
 	require.False(t, bounded)
 	require.NoError(t, held.Release())
 	for _, key := range client.Keys(t.Context(), "*").Val() {
-		require.True(t, strings.HasPrefix(key, "app:mutex:{"), fmt.Sprint(key))
+		require.True(t, strings.HasPrefix(key, "app:sem:{"), fmt.Sprint(key))
 	}
-	for _, o := range []*MutexOptions{{Client: client, Prefix: "{"}, {Client: client, MaxWait: -1}} {
-		_, err = NewMutex(o)
+	for _, o := range []*SemaphoreOptions{{Client: client, Prefix: "{"}, {Client: client, MaxWait: -1}} {
+		_, err = NewSemaphore(o)
 		require.Error(t, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -36,6 +37,13 @@ func semaphoreAt(t testing.TB, addr string, o SemaphoreOptions) *Semaphore {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// tune changes the Limit alone.
+func tune(s *Semaphore, limit int) error {
+	o := s.Options()
+	o.Limit = limit
+	return s.Tune(o)
 }
 
 func requireFull(t *testing.T, err error, reason string) {
@@ -71,31 +79,31 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 	_, err = a.TryAcquire(ctx, "k")
 	requireFull(t, err, limiter.ReasonLimit)
 	require.Equal(t, int64(1), a.Stats().Refused)
-	require.Zero(t, a.Stats().Held)
-	require.Equal(t, 3, b.Stats().Held)
+	require.Zero(t, a.Stats().InFlight)
+	require.Equal(t, 3, b.Stats().InFlight)
 	for _, key := range redisServer.Client().Keys(ctx, "*").Val() {
 		require.Positive(t, redisServer.Client().PTTL(ctx, key).Val(), "key %s lives for ever", key)
 	}
 }
 
 func TestSemaphoreShares(t *testing.T) {
-	m, err := NewMutex(&MutexOptions{Client: patient(t, redistest.Start(t).Addr())})
+	m, err := NewSemaphore(&SemaphoreOptions{Client: patient(t, redistest.Start(t).Addr())})
 	require.NoError(t, err)
 	defer m.Close()
-	outer, err := m.TryLock(t.Context(), "k")
+	outer, err := m.TryAcquire(t.Context(), "k")
 	require.NoError(t, err)
-	inner, err := outer.Share()
+	inner, err := outer.Clone()
 	require.NoError(t, err)
 	require.Equal(t, outer.Fence(), inner.Fence())
 	require.NoError(t, inner.Release())
 	require.NoError(t, inner.Release(), "twice gives back once")
-	_, err = inner.Share()
+	_, err = inner.Clone()
 	require.ErrorIs(t, err, ErrLeaseLost)
 	require.NoError(t, outer.Context().Err())
-	_, err = m.TryLock(t.Context(), "k")
+	_, err = m.TryAcquire(t.Context(), "k")
 	requireFull(t, err, limiter.ReasonLimit)
 	require.NoError(t, outer.Release())
-	again, err := m.TryLock(t.Context(), "k")
+	again, err := m.TryAcquire(t.Context(), "k")
 	require.NoError(t, err)
 	require.NoError(t, again.Release())
 }
@@ -234,7 +242,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 }
 
 func TestSemaphoreQueueIsBounded(t *testing.T) {
-	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1, MaxWaiting: 1})
+	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1, MaxQueue: 1})
 	h, err := s.Acquire(t.Context(), "k")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -261,12 +269,12 @@ func TestSemaphoreQueueIsBounded(t *testing.T) {
 	require.NoError(t, h.Release())
 }
 
-func TestSemaphoreSetLimit(t *testing.T) {
+func TestSemaphoreTune(t *testing.T) {
 	s := semaphoreAt(t, redistest.Start(t).Addr(), SemaphoreOptions{Limit: 1, TTL: time.Minute, Poll: 10 * time.Second})
 	ctx := t.Context()
 	one, err := s.Acquire(ctx, "k")
 	require.NoError(t, err)
-	got := make(chan *Held, 1)
+	got := make(chan *Lease, 1)
 	go func() {
 		h, err := s.Acquire(ctx, "k")
 		if err != nil {
@@ -275,9 +283,9 @@ func TestSemaphoreSetLimit(t *testing.T) {
 		got <- h
 	}()
 	require.Eventually(t, func() bool { return s.Stats().Waiting == 1 && s.Stats().Listening }, 10*time.Second, time.Millisecond)
-	require.NoError(t, s.SetLimit(2))
+	require.NoError(t, tune(s, 2))
 	two := <-got
-	require.NoError(t, s.SetLimit(1))
+	require.NoError(t, tune(s, 1))
 	_, err = s.TryAcquire(ctx, "k")
 	requireFull(t, err, limiter.ReasonLimit)
 	require.NoError(t, one.Release())
@@ -286,8 +294,27 @@ func TestSemaphoreSetLimit(t *testing.T) {
 	require.NoError(t, two.Release())
 	_, err = s.TryAcquire(ctx, "k")
 	require.NoError(t, err)
-	require.ErrorContains(t, s.SetLimit(0), "cluster: Semaphore: Limit must be in 1..1048576, got 0")
+	require.ErrorContains(t, tune(s, -1), "cluster: Semaphore: Limit must be in 1..1048576, got -1")
 	require.Equal(t, int64(1), s.Stats().Limit)
+	for want, change := range map[string]func(*SemaphoreOptions){
+		"TTL must stay 1m0s, got 1h0m0s":           func(o *SemaphoreOptions) { o.TTL, o.Guard = time.Hour, 6*time.Minute },
+		`Name must stay semaphore, got other`:      func(o *SemaphoreOptions) { o.Name = "other" },
+		"Client cannot change":                     func(o *SemaphoreOptions) { o.Client = redis.NewClient(&redis.Options{}) },
+		"Breaker cannot change":                    func(o *SemaphoreOptions) { o.Breaker = &breaker.Options{} },
+		"Guard must be in":                         func(o *SemaphoreOptions) { o.Guard = time.Hour },
+		"Fallback must be AllowAll or RefuseAll, ": func(o *SemaphoreOptions) { o.Fallback = Divide },
+	} {
+		o := s.Options()
+		change(&o)
+		require.ErrorContains(t, s.Tune(o), want)
+	}
+	o := s.Options()
+	o.MaxQueue = -1
+	require.NoError(t, s.Tune(o))
+	_, err = s.Acquire(ctx, "k")
+	requireFull(t, err, limiter.ReasonLimit)
+	require.EqualValues(t, 3, s.Stats().Refused)
+	require.Equal(t, []spillway.Refusal{{Policy: "semaphore", Reason: limiter.ReasonLimit, Count: 3}}, s.Stats().ByReason)
 }
 
 func TestSemaphoreRenews(t *testing.T) {
@@ -314,21 +341,19 @@ func TestSemaphoreOptions(t *testing.T) {
 		o    SemaphoreOptions
 		want string
 	}{
-		{SemaphoreOptions{Client: c}, "cluster: Semaphore: Limit must be in 1..1048576, got 0"},
+		{SemaphoreOptions{Client: c, Limit: -1}, "cluster: Semaphore: Limit must be in 1..1048576, got -1"},
 		{SemaphoreOptions{Limit: 1}, "cluster: Semaphore: Client must be set, got nil"},
 		{SemaphoreOptions{Client: c, Limit: 1, TTL: -1}, "cluster: Semaphore: TTL must be in 50ms..1h0m0s, got -1ns"},
 		{SemaphoreOptions{Client: c, Limit: 1, Guard: time.Millisecond}, "Guard must be in 200ms..5s, TTL/50 to TTL/2, got 1ms"},
 		{SemaphoreOptions{Client: c, Limit: 1, Poll: time.Hour}, "cluster: Semaphore: Poll must be in 1ms..10s, got 1h0m0s"},
-		{SemaphoreOptions{Client: c, Limit: 1, OnLoss: Share}, "cluster: Semaphore: OnLoss must be Open or Closed, got share"},
+		{SemaphoreOptions{Client: c, Limit: 1, Fallback: Divide}, "cluster: Semaphore: Fallback must be AllowAll or RefuseAll, got divide"},
 		{SemaphoreOptions{Client: c, Limit: 1, Timeout: time.Hour}, "cluster: Semaphore: Timeout must be in 1ms..1m0s, got 1h0m0s"},
 	} {
 		_, err := NewSemaphore(&o.o)
 		require.ErrorContains(t, err, o.want)
 	}
 	_, err := NewSemaphore(nil)
-	require.Error(t, err)
-	_, err = NewMutex(nil)
-	require.ErrorContains(t, err, "cluster: Mutex: Client must be set, got nil")
+	require.ErrorContains(t, err, "cluster: Semaphore: Client must be set, got nil")
 }
 
 // Whatever is in names and keys, they do not run into each other, and all keys of one semaphore are in one slot.

@@ -24,7 +24,7 @@ type cost struct {
 
 // costs measures the cost of a decision for the server.
 func (b *bench) costs(ctx context.Context) ([]cost, error) {
-	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.Closed}
+	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll}
 	all := []entry{
 		l.bucket(),
 		l.rule("spillway FixedWindow", limiter.FixedWindow{Limit: plenty, Period: time.Hour}),

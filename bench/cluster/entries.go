@@ -33,7 +33,7 @@ type limit struct {
 	addr  string
 	rate  int
 	nodes int
-	loss  cluster.OnLoss // for Spillway's limits; 0 means their defaults
+	loss  cluster.Fallback // for Spillway's limits; 0 means their defaults
 }
 
 // plenty is a rate, and a burst, that nobody uses up by asking Redis.
@@ -56,7 +56,7 @@ func (l limit) client() *redis.Client { return redis.NewClient(&redis.Options{Ad
 func (l limit) quota() entry {
 	client := l.client()
 	q := spillway.Must(cluster.NewQuota(&cluster.QuotaOptions{
-		Client: client, Name: "bench quota", Rule: limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}, Nodes: l.nodes, OnLoss: l.loss,
+		Client: client, Name: "bench quota", Rule: limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}, Nodes: l.nodes, Fallback: l.loss,
 	}))
 	e := policy("spillway Quota", "own, monotonic", q)
 	e.ready = func(ctx context.Context) error { return leased(ctx, q, e.ask) }
@@ -84,7 +84,7 @@ func (l limit) bucket() entry {
 func (l limit) rule(name string, rule limiter.Rule) entry {
 	client := l.client()
 	e := policy(name, "Redis", spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, OnLoss: l.loss,
+		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, Fallback: l.loss,
 	})))
 	e.close = func() { _ = client.Close() }
 	return e

@@ -210,7 +210,7 @@ func (l *liveRun) close() {
 	}
 	k := l.limit.Stats()
 	fmt.Fprintf(l.out, "%9d admitted: %d succeeded, %d failed, %d dropped, %d ignored; Redis decided %d, was restarted %d times, gave no answer to %d\n",
-		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Lost)
+		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Unanswered)
 }
 
 // await reports a figure that does not return to its first value.

@@ -43,7 +43,7 @@ func protect(client redis.UniversalClient, name string, rate int, next http.Hand
 	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
 		Client: client,
 		Name:   name,
-		Whole:  true,                                                                   // one limit for all clients
+		IgnoreKey:  true,                                                                   // one limit for all clients
 		Rule:   limiter.Bucket{Rate: limiter.Per(rate, time.Second), Burst: rate / 20}, // 50 ms worth
 		Nodes:  len(demands),
 	})

@@ -7,7 +7,7 @@ type Config struct {
 	Rate     float64       // tokens per second, for all nodes together
 	Burst    float64       // tokens that may pass at once, for all nodes together
 	Interval time.Duration // from one sync of a node to the next
-	Term     time.Duration // how long a lease lasts
+	TTL      time.Duration // how long a lease lasts
 	Reclaim  time.Duration // how much longer than its term the lease of a node that vanished stays reserved
 	Timeout  time.Duration // after which a reply is late, and discarded
 	Grace    time.Duration // how long Hold keeps the last grant

@@ -90,7 +90,7 @@ func TestPoolIsExact(t *testing.T) {
 
 // Up to SmallTable nodes the level is worked out four times in an interval.
 func TestTheLevelIsWorkedOutInTime(t *testing.T) {
-	c := &Config{Rate: 100, Interval: 201 * time.Microsecond, Term: time.Second}
+	c := &Config{Rate: 100, Interval: 201 * time.Microsecond, TTL: time.Second}
 	for nodes, step := range map[int]float64{1: 50, SmallTable: 50, SmallTable + 1: 201} {
 		table := &Table{Entries: map[string]*Entry{}}
 		for i := range nodes {
@@ -106,7 +106,7 @@ func TestTheLevelIsWorkedOutInTime(t *testing.T) {
 
 // A node asks early if a fifth is missing, or if others want what it does not: not more often than four times in an interval.
 func TestNodesAskEarly(t *testing.T) {
-	c := &Config{Rate: 1000, Burst: 1000, Interval: 400 * time.Millisecond, Term: time.Second, Timeout: 100 * time.Millisecond}
+	c := &Config{Rate: 1000, Burst: 1000, Interval: 400 * time.Millisecond, TTL: time.Second, Timeout: 100 * time.Millisecond}
 	made := func() *Node {
 		n := NewNode(c, "n", time.Second, rand.New(rand.NewPCG(1, 1)))
 		n.syncedAt, n.due, n.grant = time.Second, 2*time.Second, 100
@@ -138,7 +138,7 @@ func TestNodesAskEarly(t *testing.T) {
 
 // A node claims its lease if that lasts until the reply has come, and says what it has until it ends.
 func TestNodesClaimWhatLasts(t *testing.T) {
-	c := &Config{Rate: 1000, Burst: 1000, Interval: 400 * time.Millisecond, Term: time.Second, Timeout: 100 * time.Millisecond}
+	c := &Config{Rate: 1000, Burst: 1000, Interval: 400 * time.Millisecond, TTL: time.Second, Timeout: 100 * time.Millisecond}
 	for left, want := range map[time.Duration][2]float64{c.Timeout: {70, 70}, c.Timeout - 1: {70, 0}, 1: {70, 0}, 0: {0, 0}} {
 		n := NewNode(c, "n", 0, rand.New(rand.NewPCG(1, 1)))
 		n.has, n.expiry = 70, time.Second+left

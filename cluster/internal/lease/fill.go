@@ -10,7 +10,7 @@ func (t *Table) target(e *Entry) float64 { return min(e.Want, t.Level*e.Weight) 
 
 // recompute drops the nodes whose leases have ended, except the one that asks, and computes the level.
 func (t *Table) recompute(now float64, c *Config, asks *Entry) {
-	latest := now + micros(c.Term+c.Reclaim)
+	latest := now + micros(c.TTL+c.Reclaim)
 	t.Used, t.Weight, t.First = 0, 0, Unlimited
 	live := make([]*Entry, 0, len(t.Entries))
 	for id, e := range t.Entries {

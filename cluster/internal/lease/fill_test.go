@@ -83,7 +83,7 @@ func TestBucketTellsTheWait(t *testing.T) {
 
 // Terms end by themselves, one after the other, with nobody there to end them.
 func TestTermsFollowEachOther(t *testing.T) {
-	c := &Config{Rate: 100, Burst: 10, Term: 600 * time.Millisecond, Interval: 200 * time.Millisecond, Timeout: 300 * time.Millisecond,
+	c := &Config{Rate: 100, Burst: 10, TTL: 600 * time.Millisecond, Interval: 200 * time.Millisecond, Timeout: 300 * time.Millisecond,
 		Grace: 5 * time.Second, Nodes: 4}
 	n := NewNode(c, "a", 0, rand.New(rand.NewPCG(1, 1)))
 	q := n.Begin(time.Second, 50)

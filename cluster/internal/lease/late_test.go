@@ -50,7 +50,7 @@ type blackoutNode struct {
 
 func newBlackout(seed uint64, broken rule) *blackout {
 	b := &blackout{rng: rand.New(rand.NewPCG(seed, 3)), now: time.Hour, broken: broken, cfg: &Config{
-		Rate: 1000, Burst: 50, Interval: 200 * time.Millisecond, Term: 600 * time.Millisecond, Timeout: 300 * time.Millisecond,
+		Rate: 1000, Burst: 50, Interval: 200 * time.Millisecond, TTL: 600 * time.Millisecond, Timeout: 300 * time.Millisecond,
 		Grace: time.Hour,
 	}}
 	for range 2 + b.rng.IntN(5) {
@@ -113,12 +113,12 @@ func (b *blackout) act(n *blackoutNode) {
 func (b *blackout) sync(q *Request) Reply {
 	before := b.table.Last
 	now := 1e15 + float64(b.now/time.Microsecond)
-	if b.broken == sparing && now-before <= micros(b.cfg.Term) {
+	if b.broken == sparing && now-before <= micros(b.cfg.TTL) {
 		b.table.Last = now
 	}
 	r := b.table.Sync(now, b.cfg, q)
 	if b.broken == lateness {
-		b.table.Learn = min(b.table.Learn, b.table.Began+micros(b.cfg.Term))
+		b.table.Learn = min(b.table.Learn, b.table.Began+micros(b.cfg.TTL))
 	}
 	return r
 }
@@ -151,8 +151,8 @@ func (b *blackout) away() {
 	switch {
 	case d > 4*time.Second: // clients have stopped to connect
 		late = time.Second
-	case d > b.cfg.Term/2: // breakers are open
-		late = b.cfg.Term / 8
+	case d > b.cfg.TTL/2: // breakers are open
+		late = b.cfg.TTL / 8
 	}
 	for _, n := range b.nodes[1:] {
 		if late > 0 {

@@ -59,7 +59,7 @@ const (
 func newWorld(seed uint64, m mutation) *world {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &world{rng: rng, mutate: m, now: time.Hour, cfg: &Config{
-		Rate: 1000, Burst: 50, Interval: 200 * time.Millisecond, Term: 600 * time.Millisecond, Timeout: 250 * time.Millisecond,
+		Rate: 1000, Burst: 50, Interval: 200 * time.Millisecond, TTL: 600 * time.Millisecond, Timeout: 250 * time.Millisecond,
 		Grace: 5 * time.Second,
 	}}
 	if rng.IntN(3) == 0 {

@@ -179,7 +179,7 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 		n.expiry = 0
 		return true // the table does not know yet: continue as without it
 	}
-	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.Term))
+	n.expiry = n.asked + time.Duration(Safety*float64(n.cfg.TTL))
 	n.leased = true
 	n.Bucket.set(now, n.lease(r.Grant, n.expiry), r.Gift)
 	n.eager = r.Hungry && live && r.Grant < 0.95*before || // others wait for this node to acknowledge
@@ -193,7 +193,7 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 func (n *Node) Fail(now time.Duration) {
 	n.waiting = false
 	n.failures++
-	pause := min(n.cfg.Interval/4<<min(n.failures-1, 4), n.cfg.Term/4)
+	pause := min(n.cfg.Interval/4<<min(n.failures-1, 4), n.cfg.TTL/4)
 	n.due = now + n.jitter(pause)
 }
 

@@ -178,7 +178,7 @@ func skewed(n int, total float64) []float64 {
 
 func proto() *Config {
 	return &Config{
-		Rate: 20000, Burst: 400, Interval: 200 * time.Millisecond, Term: 600 * time.Millisecond, Timeout: 100 * time.Millisecond,
+		Rate: 20000, Burst: 400, Interval: 200 * time.Millisecond, TTL: 600 * time.Millisecond, Timeout: 100 * time.Millisecond,
 		Grace: 10 * time.Second,
 	}
 }
@@ -261,7 +261,7 @@ func TestShareOfADeadNodeIsReused(t *testing.T) {
 	f := newFleet(c, 10000, 10000, 10000, 10000)
 	f.run(2 * time.Second)
 	f.nodes[2].dead = true
-	f.run(c.Term + c.Interval)
+	f.run(c.TTL + c.Interval)
 	got := f.run(500 * time.Millisecond)
 	within(t, c.Rate, sum(got), 0.97, 1.03)
 }
@@ -285,7 +285,7 @@ func TestOutage(t *testing.T) {
 		f := newFleet(c, skewed(8, 41000)...)
 		f.run(2 * time.Second)
 		f.down = true
-		f.run(c.Term)
+		f.run(c.TTL)
 		got := f.run(2 * time.Second)
 		within(t, c.Rate, sum(got), low, 1.01, "loss %v", loss)
 		if loss == Closed {
@@ -302,7 +302,7 @@ func TestOutage(t *testing.T) {
 	f := newFleet(c, 1000, 20000)
 	f.run(time.Second)
 	f.down = true
-	f.run(c.Term)
+	f.run(c.TTL)
 	require.InDelta(t, 21000, sum(f.run(time.Second)), 100)
 }
 
@@ -313,7 +313,7 @@ func TestHoldEndsInShare(t *testing.T) {
 	f := newFleet(c, 1000, 40000)
 	f.run(2 * time.Second)
 	f.down = true
-	f.run(c.Term + time.Second)
+	f.run(c.TTL + time.Second)
 	got := f.run(time.Second)
 	require.InDelta(t, 10000, got[1], 500)
 	require.Equal(t, FromShare, f.nodes[1].Bucket.Terms(f.now).From)

@@ -90,7 +90,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 	t.open(now, c, q.Node, q.Epoch != "")
 	e := t.Entries[q.Node]
 	if e != nil && float64(q.Ack) > e.Seq { // the table is older than one that the node has seen
-		t.restart(now, q.Node, now+micros(c.Term))
+		t.restart(now, q.Node, now+micros(c.TTL))
 		e = nil
 	}
 	if e != nil && float64(q.Seq) <= e.Seq {
@@ -102,7 +102,7 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 		t.Entries[q.Node] = e
 		t.Nodes++
 		if now < t.Learn && q.Epoch != t.Epoch {
-			use, useExp = q.Claim, now+micros(c.Term)
+			use, useExp = q.Claim, now+micros(c.TTL)
 			t.wait(now, c, q)
 		}
 	} else {
@@ -120,13 +120,13 @@ func (t *Table) Sync(now float64, c *Config, q *Request) Reply {
 		grant = min(grant, use)
 	}
 	if q.Hold > use*1.000001 { // by more than rounding
-		use, useExp = q.Hold, now+micros(c.Term)
+		use, useExp = q.Hold, now+micros(c.TTL)
 	}
 	gift := t.gift(c, max(grant, use)-old)
 	t.Used = others + max(grant, use)
 	t.Free = min(t.Free, t.poolSize(c, now))
 	e.Prev, e.PrevExp, e.PrevSeq = use, useExp, float64(q.Ack)
-	e.Grant, e.Expiry, e.Seq = grant, now+micros(c.Term+c.Reclaim), float64(q.Seq)
+	e.Grant, e.Expiry, e.Seq = grant, now+micros(c.TTL+c.Reclaim), float64(q.Seq)
 	t.First = min(t.First, e.Expiry)
 	return t.reply(now, e, q.Weight, gift)
 }
@@ -200,7 +200,7 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 // open makes the table if there is none. It begins a new epoch if no node came for a term: the leases should have
 // ended, but perhaps the clock jumped. The node has had a lease if it knows an epoch.
 func (t *Table) open(now float64, c *Config, node string, known bool) {
-	term := micros(c.Term)
+	term := micros(c.TTL)
 	switch {
 	case !t.Made:
 		learn := now
@@ -223,10 +223,10 @@ func (t *Table) open(now float64, c *Config, node string, known bool) {
 func (t *Table) spare(now float64, c *Config) {
 	for _, e := range t.Entries {
 		if e.Expiry > t.Last {
-			e.Expiry = max(e.Expiry, now+micros(c.Term))
+			e.Expiry = max(e.Expiry, now+micros(c.TTL))
 		}
 		if e.PrevExp > t.Last {
-			e.PrevExp = max(e.PrevExp, now+micros(c.Term))
+			e.PrevExp = max(e.PrevExp, now+micros(c.TTL))
 		}
 	}
 	t.Next = now
@@ -249,7 +249,7 @@ func (t *Table) mark(now, term float64, known bool) (learn float64) {
 // late.
 func (t *Table) wait(now float64, c *Config, q *Request) {
 	if q.Epoch != "" && q.Hold > 0 {
-		t.Learn = max(t.Learn, min(t.Began, now)+micros(c.Term+Lateness))
+		t.Learn = max(t.Learn, min(t.Began, now)+micros(c.TTL+Lateness))
 	}
 }
 
