@@ -24,40 +24,42 @@ const modulePath = "github.com/spillway-go/spillway"
 // floors lists the rooms of the house: a folder, with all below it that has no entry of its own. A room may import the
 // rooms of lower floors that are not private to others, and itself.
 var floors = map[string]int{
-	"internal/cgroup":   0,
-	"internal/deadline": 0,
-	"internal/enum":     0,
-	"internal/isnil":    0,
-	"internal/race":     0,
-	"internal/splitmix": 0,
-	"internal/roundup":  0,
-	"internal/stripe":   0,
-	"internal/inflight": 1,
-	"stats":             1,
-	".":                 2,
-	"policytest":        3,
-	"internal/gatetest": 3,
-	"shedder":           3,
-	"adaptive":          3,
-	"breaker":           3,
-	"limiter":           3,
-	"cluster":           3,
-	"middleware/":       3, // each folder in it is a room
-	"telemetry/":        3,
-	"sim":               4,
-	"bench":             4,
-	"examples":          4,
-	"internal/overload": 4,
-	"internal/report":   4,
+	"internal/cgroup":     0,
+	"internal/deadline":   0,
+	"internal/enum":       0,
+	"internal/isnil":      0,
+	"internal/race":       0,
+	"internal/splitmix":   0,
+	"internal/roundup":    0,
+	"internal/stripe":     0,
+	"internal/inflight":   1,
+	"stats":               1,
+	".":                   2,
+	"internal/rejections": 2,
+	"policytest":          3,
+	"internal/gatetest":   3,
+	"shedder":             3,
+	"adaptive":            3,
+	"breaker":             3,
+	"limiter":             3,
+	"cluster":             3,
+	"middleware/":         3, // each folder in it is a room
+	"telemetry/":          3,
+	"sim":                 4,
+	"bench":               4,
+	"examples":            4,
+	"internal/overload":   4,
+	"internal/report":     4,
 }
 
 // sideways lists the imports between rooms of one floor that are meant.
 var sideways = map[string][]string{
-	"cluster":           {"breaker", "limiter"},                          // it is a client of Redis itself
-	"sim":               {"internal/report"},                             // pages of figures
-	"bench":             {"sim", "internal/overload", "internal/report"}, // as examples
-	"examples":          {"sim", "internal/overload", "internal/report"}, // programs
-	"internal/overload": {"internal/report"},                             // what the examples share
+	"cluster":             {"breaker", "limiter"},                          // it is a client of Redis itself
+	"internal/rejections": {"."},                                           // it builds refusals
+	"sim":                 {"internal/report"},                             // pages of figures
+	"bench":               {"sim", "internal/overload", "internal/report"}, // as examples
+	"examples":            {"sim", "internal/overload", "internal/report"}, // programs
+	"internal/overload":   {"internal/report"},                             // what the examples share
 }
 
 // mayRequire lists what the root module may require directly: whoever imports Spillway builds it.
@@ -300,7 +302,10 @@ var mostNames = map[string]int{
 	".":                   53,
 	"adaptive":            24,
 	"breaker":             71,
-	"cluster":             104,
+	"cluster":             35,
+	"cluster/exact":       40,
+	"cluster/lease":       15,
+	"cluster/lock":        25,
 	"limiter":             92,
 	"middleware/grpcgate": 27,
 	"middleware/httpgate": 48,

@@ -38,13 +38,12 @@ const (
 	FromDivide                  // this process alone, with its part of the limit
 	FromAllowAll                // no limit: Redis does not answer, and Fallback is AllowAll
 	FromRefuseAll               // no limit: Redis does not answer, and Fallback is RefuseAll
-	numSources
 )
 
 // String returns "redis", "memory", "lease", "hold", "divide", "allow all" or "refuse all", fit for a metric label.
 func (s Source) String() string {
-	if s < numSources {
-		return [numSources]string{"redis", "memory", "lease", "hold", "divide", "allow all", "refuse all"}[s]
+	if s <= FromRefuseAll {
+		return [...]string{"redis", "memory", "lease", "hold", "divide", "allow all", "refuse all"}[s]
 	}
 	return fmt.Sprintf("source(%d)", uint8(s))
 }

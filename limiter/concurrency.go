@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -57,7 +58,7 @@ type places struct {
 	limit    atomic.Int64
 	inFlight atomic.Int64
 	refused  stats.Counter
-	reject   *rejections
+	reject   *rejections.Set
 	plan     plan[int64] // as it was made
 }
 
@@ -147,9 +148,9 @@ func (c *places) release(n int64) {
 
 func (c *places) refusal(n int64) *spillway.Rejection {
 	if n < 0 || n > c.limit.Load() {
-		return c.reject.cost(n)
+		return c.reject.Cost(n)
 	}
-	return &c.reject.unknown
+	return c.reject.Unknown()
 }
 
 // Rule is that of [Limiter].

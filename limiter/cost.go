@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // The reasons of the rejections in this package, fit for metric labels.
@@ -16,8 +17,8 @@ const (
 	ReasonWait     = "wait too long"       // it would wait, or has waited, longer than it may
 	ReasonDeadline = "deadline too near"   // its turn would come after the deadline of its context
 	ReasonOusted   = "ousted from queue"   // it waited, and gave its place to a request of higher priority
-	ReasonTooLarge = "cost exceeds limit"  // it costs more than can ever pass
-	ReasonNegative = "cost is negative"    // tokens are not minted that way
+	ReasonTooLarge = rejections.TooLarge   // it costs more than can ever pass
+	ReasonNegative = rejections.Negative   // tokens are not minted that way
 	ReasonZero     = "limiter is not made" // it is the zero value instead of what the constructor returns
 )
 

@@ -14,9 +14,7 @@ import (
 // A limit is what all limits that count tokens have in common: the Policy, the direct methods, and the lock around a state.
 type limit[S any] struct {
 	clock  clock
-	reject *rejections
-	// ends counts down to the end of a window that is the same for all requests. It may be nil.
-	ends *countdown
+	reject refusals
 	// calendar is that of the plan.
 	calendar bool
 	// closed is up to when nothing passes, unless tokens are given back: so the refusals of a flood take no lock.
@@ -49,11 +47,11 @@ func newLimit[S any](p plan[S], err error) (Limiter, error) {
 // make sets up a zero limit.
 func (l *limit[S]) make(p plan[S]) {
 	l.clock = newClock()
-	l.reject = p.rejections()
+	l.reject.Set = p.rejections()
 	l.calendar = p.calendar
 	l.core, l.plan = p.core, &p
 	if _, ok := p.rule.(FixedWindow); ok {
-		l.ends = new(countdown)
+		l.reject.ends = new(countdown)
 	}
 }
 
@@ -65,7 +63,7 @@ func (l *limit[S]) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 	if v == taken {
 		return spillway.Ticket(stamp), nil
 	}
-	return 0, l.refusal(m, n, wait, v)
+	return 0, l.reject.of(m, n, wait, v)
 }
 
 // Done gives back what r took if it was [spillway.Refused]. Otherwise it does nothing: how a request went, and how long
@@ -139,14 +137,14 @@ func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.core.peek(&l.state, l.clock.moment(now))
-	return spillway.Quota{Name: l.reject.policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
+	return spillway.Quota{Name: l.reject.Policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
 // Stats is that of [Limiter].
 func (l *limit[S]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts.stats(l.reject.policy, l.fast.Value())
+	return l.counts.stats(l.reject.Policy, l.fast.Value())
 }
 
 // Release does nothing: time gives tokens back.
@@ -235,20 +233,9 @@ func (l *limit[S]) giveBack(m moment, b loan) {
 	l.closed.Store(open)
 }
 
-// refusal returns the rejection of a request that was not admitted.
-func (l *limit[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
-	switch {
-	case v == impossible:
-		return l.reject.cost(n)
-	case l.ends != nil && wait < horizon:
-		return l.ends.until(l.reject, m.ns, m.ns+wait)
-	}
-	return l.reject.after(time.Duration(wait))
-}
-
-// failure is refusal for those who call directly.
+// failure returns the error of a direct call that was not admitted.
 func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
-	rej := l.refusal(m, int64(n), wait, v)
+	rej := l.reject.of(m, int64(n), wait, v)
 	if v != impossible {
 		return rej
 	}
@@ -257,7 +244,7 @@ func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
 	return &CostError{Limit: rej.Policy, Cost: n, Max: int(min(l.core.max(), math.MaxInt)), rejection: rej}
 }
 
-// patience returns how long ctx lets somebody wait who begins at now.
+// patience returns the time from now to the deadline of ctx.
 func patience(ctx context.Context, now time.Time) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return deadline.Sub(now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // An Order says which request is next in a [Queue] among those of the same priority.
@@ -84,10 +85,10 @@ func (r Queue) build() (Limiter, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	q := &queue{clock: newClock(), reject: newRejections(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
+	q := &queue{clock: newClock(), reject: rejections.New(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
 	q.list.setRule(0, r)
 	for _, reason := range []string{ReasonFull, ReasonWait, ReasonOusted} {
-		rej := q.reject.build(reason, 0)
+		rej := q.reject.Build(reason, 0)
 		q.other[reason] = &rej
 	}
 	return q, nil
@@ -98,7 +99,7 @@ func (r Queue) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
 // A queue is the limit by a [Queue].
 type queue struct {
 	clock  clock
-	reject *rejections
+	reject *rejections.Set
 	other  map[string]*spillway.Rejection
 
 	mu sync.Mutex
@@ -141,7 +142,7 @@ func (q *queue) try(now int64, n int) error {
 		return q.costError(n)
 	case !q.list.tryNow(now, int64(n), spillway.Normal):
 		q.counts.busy++
-		return &q.reject.unknown
+		return q.reject.Unknown()
 	}
 	q.counts.admitted++
 	return nil
@@ -149,7 +150,7 @@ func (q *queue) try(now int64, n int) error {
 
 // costError returns the error of a cost that can never pass. The caller holds the lock.
 func (q *queue) costError(n int) error {
-	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.cost(int64(n))}
+	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.Cost(int64(n))}
 }
 
 // Wait is that of [Limiter].
@@ -218,7 +219,7 @@ func (q *queue) next(rule Rule) (Queue, error) {
 	if err := next.complete(); err != nil {
 		return next, err
 	}
-	return next, sameName("Queue", q.reject.policy, next.Name)
+	return next, sameName("Queue", q.reject.Policy, next.Name)
 }
 
 // PeekAt is that of [Limiter].
@@ -242,7 +243,7 @@ func (q *queue) Idle(time.Time) bool {
 // Quota is that of [Limiter].
 func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := q.PeekAt(now)
-	return spillway.Quota{Name: q.reject.policy, Limit: s.Limit, Remaining: s.Remaining}
+	return spillway.Quota{Name: q.reject.Policy, Limit: s.Limit, Remaining: s.Remaining}
 }
 
 // Stats is that of [Limiter].
@@ -251,7 +252,7 @@ func (q *queue) Stats() Stats {
 	defer q.mu.Unlock()
 	c := &q.counts
 	return Stats{
-		Name: q.reject.policy, Admitted: c.admitted, Refused: c.busy + c.full + c.late + c.ousted, Impossible: c.impossible,
+		Name: q.reject.Policy, Admitted: c.admitted, Refused: c.busy + c.full + c.late + c.ousted, Impossible: c.impossible,
 		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled,
 		Waited: c.waited, Full: c.full, Late: c.late, Ousted: c.ousted,
 	}

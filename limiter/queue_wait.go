@@ -15,7 +15,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	case n < 0 || n > q.list.limit:
 		q.counts.impossible++
 		q.mu.Unlock()
-		return q.reject.cost(n)
+		return q.reject.Cost(n)
 	case q.list.tryNow(now, n, p):
 		q.counts.admitted++
 		q.mu.Unlock()
@@ -58,7 +58,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 		return q.other[ReasonOusted]
 	case g.fate == large:
 		q.counts.impossible++
-		return q.reject.cost(g.n)
+		return q.reject.Cost(g.n)
 	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer was quicker than the lock
 		q.counts.admitted++
 		q.counts.waited++

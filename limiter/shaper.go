@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A Shaper is the [Rule] of a leaky bucket used as a queue: requests come as they like and pass one by one at an even pace, in
@@ -65,9 +66,9 @@ func (r Shaper) build() (Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shaper{clock: newClock(), spacer: sp, rule: r, reject: map[string]*rejections{}}
+	s := &shaper{clock: newClock(), spacer: sp, rule: r, reject: map[string]*refusals{}}
 	for _, reason := range []string{ReasonRate, ReasonWait, ReasonFull, ReasonDeadline} {
-		s.reject[reason] = newRejections(r.Name, reason, true)
+		s.reject[reason] = &refusals{Set: rejections.New(r.Name, reason, true)}
 	}
 	return s, nil
 }
@@ -77,7 +78,7 @@ func (r Shaper) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
 // A shaper is the limit by a [Shaper].
 type shaper struct {
 	clock  clock
-	reject map[string]*rejections // by reason; never changed
+	reject map[string]*refusals // by reason; never changed
 
 	mu sync.Mutex
 	// Guarded by mu.

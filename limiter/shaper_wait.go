@@ -24,7 +24,7 @@ func (s *shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
 // misuse returns the error of a cost that can never pass. The caller holds the lock.
 func (s *shaper) misuse(n int) error {
 	return &CostError{
-		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
+		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].Cost(int64(n)),
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp ui
 	}
 	s.mu.Unlock()
 	if v == impossible {
-		return 0, s.reject[ReasonRate].cost(n)
+		return 0, s.reject[ReasonRate].Cost(n)
 	}
 	return stamp, nil
 }

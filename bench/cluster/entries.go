@@ -15,6 +15,8 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/exact"
+	"github.com/spillway-go/spillway/cluster/lease"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -55,7 +57,7 @@ func (l limit) client() *redis.Client { return redis.NewClient(&redis.Options{Ad
 
 func (l limit) quota() entry {
 	client := l.client()
-	q := spillway.Must(cluster.NewQuota(&cluster.QuotaOptions{
+	q := spillway.Must(lease.New(&lease.Options{
 		Client: client, Name: "bench quota", Rule: limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}, Nodes: l.nodes, Fallback: l.loss,
 	}))
 	e := policy("spillway Quota", "own, monotonic", q)
@@ -65,7 +67,7 @@ func (l limit) quota() entry {
 }
 
 // leased asks for tokens until the key has a lease.
-func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, time.Time) (bool, error)) error {
+func leased(ctx context.Context, q *lease.Limit, ask func(context.Context, time.Time) (bool, error)) error {
 	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(time.Millisecond) {
 		if st, ok := q.KeyStats(key); ok && st.Source == cluster.FromLease && st.Grant > 0 {
 			return nil
@@ -83,7 +85,7 @@ func (l limit) bucket() entry {
 
 func (l limit) rule(name string, rule limiter.Rule) entry {
 	client := l.client()
-	e := policy(name, "Redis", spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
+	e := policy(name, "Redis", spillway.Must(exact.New(&exact.Options{
 		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, Fallback: l.loss,
 	})))
 	e.close = func() { _ = client.Close() }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/exact"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
@@ -33,7 +34,7 @@ type liveRun struct {
 	gate        *spillway.Gate
 	shed        *shedder.Shedder
 	concurrency limiter.Limiter
-	limit       *cluster.Limit
+	limit       *exact.Limit
 	redis       *redisServer
 
 	started    atomic.Int64 // requests that reached the handlers
@@ -129,7 +130,7 @@ func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, er
 }
 
 func (l *liveRun) build() (err error) {
-	if l.limit, err = cluster.NewLimit(&cluster.LimitOptions{
+	if l.limit, err = exact.New(&exact.Options{
 		Client: l.redis.client, Nodes: 1,
 		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)}},
 	}); err != nil {
