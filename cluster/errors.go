@@ -35,8 +35,5 @@ func (e *RedisError) Error() string {
 	return "cluster: " + e.Reason + ": " + e.Err.Error()
 }
 
-// Unwrap returns the error of the client.
-func (e *RedisError) Unwrap() error { return e.Err }
-
-// Is reports whether target is [ErrRedis].
-func (e *RedisError) Is(target error) bool { return target == ErrRedis }
+// Unwrap returns [ErrRedis] and the error of the client.
+func (e *RedisError) Unwrap() []error { return []error{ErrRedis, e.Err} }

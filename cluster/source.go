@@ -31,19 +31,18 @@ type Source uint8
 
 // The sources.
 const (
-	FromRedis     Source = iota // Redis, for all processes together
-	FromMemory                  // Redis, when it was asked earlier
-	FromLease                   // this process, by a lease from Redis
-	FromHold                    // this process, by an ended lease, because Fallback is HoldLease
-	FromDivide                  // this process alone, with its part of the limit
-	FromAllowAll                // no limit: Redis does not answer, and Fallback is AllowAll
-	FromRefuseAll               // no limit: Redis does not answer, and Fallback is RefuseAll
+	FromRedis  Source = iota // Redis, for all processes together
+	FromMemory               // Redis, when it was asked earlier
+	FromLease                // this process, by a lease from Redis
+	FromHold                 // this process, by an ended lease, because Fallback is HoldLease
+	FromDivide               // this process alone, with its part of the limit
+	FromNobody               // nobody: Redis does not answer, and Fallback admits or refuses all
 )
 
-// String returns "redis", "memory", "lease", "hold", "divide", "allow all" or "refuse all", fit for a metric label.
+// String returns "redis", "memory", "lease", "hold", "divide" or "nobody", fit for a metric label.
 func (s Source) String() string {
-	if s <= FromRefuseAll {
-		return [...]string{"redis", "memory", "lease", "hold", "divide", "allow all", "refuse all"}[s]
+	if s <= FromNobody {
+		return [...]string{"redis", "memory", "lease", "hold", "divide", "nobody"}[s]
 	}
 	return fmt.Sprintf("source(%d)", uint8(s))
 }

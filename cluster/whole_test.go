@@ -94,8 +94,10 @@ func TestRightsOfTheDocumentation(t *testing.T) {
 			require.NoError(t, err)
 			_, _, err = l.StoredRule(t.Context(), "k")
 			require.NoError(t, err)
+			_, err = l.SetRule(t.Context(), "k", nil, exact.AndReset)
+			require.NoError(t, err)
 		}
-		require.NoError(t, l.Delete(t.Context(), "k"))
+		require.NoError(t, l.Reset(t.Context(), "k"))
 	}
 	s, err := lock.New(&lock.Options{Client: client, Limit: 2, TTL: 300 * time.Millisecond, Timeout: 5 * time.Second})
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ func TestAllowanceIsExactInSum(t *testing.T) {
 	for _, a := range nodes {
 		a.Close()
 	}
-	r, err := nodes[0].limit.Peek(context.Background(), "k")
+	r, err := nodes[0].limit.Take(context.Background(), "k", 0)
 	require.NoError(t, err)
 	require.Equal(t, limit-admitted.Load(), r.Remaining, "Close gives back what was not spent")
 	require.Less(t, r.Remaining, int64(limit/20))
@@ -85,7 +85,7 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 		defer a.mu.RUnlock()
 		return len(a.keys) == 0
 	}, 5*time.Second, 5*time.Millisecond)
-	left, err := a.limit.Peek(context.Background(), "k")
+	left, err := a.limit.Take(context.Background(), "k", 0)
 	require.NoError(t, err)
 	require.Greater(t, left.Remaining, int64(4500), "what is given back when its term is over is lost to the window")
 }

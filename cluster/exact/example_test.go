@@ -101,7 +101,7 @@ func ExampleLimit_SetRule() {
 	_, _ = limit.Take(ctx, "tenant 7", 40)
 	set, err := limit.SetRule(ctx, "tenant 7", perHour(500), exact.AndKeep) // all processes know from now on
 	fmt.Println(set, err)
-	r, _ := limit.Peek(ctx, "tenant 7")
+	r, _ := limit.Take(ctx, "tenant 7", 0)
 	fmt.Println(r.Remaining, "of", r.Limit)
 	// Output:
 	// true <nil>
@@ -133,4 +133,34 @@ func ExampleAllowance() {
 	permit.Done(spillway.Success)
 	// Output:
 	// <nil>
+}
+
+// A request counts for its user, its tenant and the whole service, in one call, or for none of them.
+func ExampleTakeAll() {
+	client := redistest.Example()
+	defer client.Close()
+
+	limit := func(name string, perMinute int) *exact.Limit {
+		return spillway.Must(exact.New(&exact.Options{
+			Client: client, Name: name, Slot: "api", Fallback: cluster.AllowAll,
+			Rules: []limiter.Rule{limiter.FixedWindow{Limit: perMinute, Period: time.Minute}},
+		}))
+	}
+	users, tenants, service := limit("users", 2), limit("tenants", 100), limit("service", 5000)
+
+	for range 3 {
+		results, err := exact.TakeAll(context.Background(),
+			exact.Claim{Limit: users, Key: "ada"},
+			exact.Claim{Limit: tenants, Key: "tenant 7"},
+			exact.Claim{Limit: service},
+		)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(results[0].Allowed, results[1].Remaining)
+	}
+	// Output:
+	// true 99
+	// true 98
+	// false 98
 }

@@ -59,7 +59,8 @@ type Limit struct {
 	giving    *call.Script // gives them back
 	set       atomic.Pointer[ruleSet]
 	name      string
-	prefix    string
+	prefix    string // of the keys in Redis, with the slot
+	slot      string
 	client    string // that the limit is for, or ""
 	stored    bool
 	keepAlive time.Duration
@@ -91,6 +92,9 @@ type Options struct {
 	Name string
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
+	// Slot, if it is set, puts all keys of all limits with this Slot into one slot of a Redis Cluster, so that [TakeAll]
+	// can take them together there. One server then has the load of all of them. It may not contain braces or colons.
+	Slot string
 
 	// Fallback decides while Redis does not answer. If Fallback is 0, it is Divide.
 	Fallback cluster.Fallback
@@ -160,9 +164,12 @@ func New(o *Options) (*Limit, error) {
 	}
 	l := &Limit{
 		conn: c, taking: limitScript(rules, opts.Stored), giving: limitScript(rules, opts.Stored),
-		name: opts.Name, prefix: opts.Prefix, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
+		name: opts.Name, prefix: opts.Prefix + ":", slot: opts.Slot, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
 		cacheTTL: opts.CacheTTL, memory: newMemory(opts.CacheSize),
 		lost: rejections.New(opts.Name, cluster.ReasonUnavailable, false), turns: make(map[string]*turn),
+	}
+	if l.slot != "" {
+		l.prefix += "{" + l.slot + "}:"
 	}
 	l.set.Store(newRuleSet(rules))
 	if len(rules) == 1 && rules[0].kind == bucketKind && !l.stored {
@@ -198,6 +205,9 @@ func (o *Options) validate() error {
 	}
 	err := call.ValidateName("Name", o.Name, "{}:")
 	if err == nil {
+		err = call.ValidateName("Slot", o.Slot, "{}:")
+	}
+	if err == nil {
 		err = call.ValidateName("Prefix", o.Prefix, "{}")
 	}
 	if err != nil {
@@ -226,8 +236,8 @@ func limitScript(rules []rule, stored bool) *call.Script {
 	return call.NewScript(append(parts, limitMainLua)...)
 }
 
-// keys returns the keys of Redis that hold the state of the rules for a key. In a cluster the part in braces selects
-// the slot, so all of them are in one slot.
+// keys returns the keys of Redis that hold the state of the rules for a key. In a cluster the first part in braces
+// selects the slot, so all of them are in one slot.
 func (l *Limit) keys(key string) []string {
 	key = call.ShortKey(key)
 	keys := make([]string, 0, len(l.rules())+1)
@@ -236,7 +246,7 @@ func (l *Limit) keys(key string) []string {
 		b.Reset()
 		b.Grow(len(l.prefix) + len(l.name) + len(key) + 6)
 		b.WriteString(l.prefix)
-		b.WriteString(":{")
+		b.WriteByte('{')
 		b.WriteString(l.name)
 		b.WriteByte(':')
 		b.WriteString(key)
@@ -250,7 +260,7 @@ func (l *Limit) keys(key string) []string {
 		keys = append(keys, b.String())
 	}
 	if l.stored {
-		keys = append(keys, l.prefix+":{"+l.name+":"+key+"}:rule")
+		keys = append(keys, l.prefix+"{"+l.name+":"+key+"}:rule")
 	}
 	return keys
 }

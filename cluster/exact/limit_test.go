@@ -91,7 +91,7 @@ func (f *fixture) take(n int) Result {
 
 func (f *fixture) peek() Result {
 	f.t.Helper()
-	r, err := f.Peek(f.t.Context(), "k")
+	r, err := f.Take(f.t.Context(), "k", 0)
 	require.NoError(f.t, err)
 	require.NoError(f.t, r.Err)
 	return r

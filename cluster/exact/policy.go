@@ -41,7 +41,7 @@ func (l *Limit) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 
 // rejection returns the rejection for a refused request.
 func (l *Limit) rejection(r *Result) *spillway.Rejection {
-	if r.Source == cluster.FromRefuseAll {
+	if r.Source == cluster.FromNobody {
 		return l.lost.Unknown()
 	}
 	return l.refusals[r.rule].After(r.RetryAfter)
@@ -97,27 +97,28 @@ func (l *Limit) quota(now time.Time, r spillway.Request, i int) spillway.Quota {
 	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.span(), Reset: s.NextIn}
 }
 
-// A RuleQuota reports the remaining tokens of one rule of a [Limit], for header fields that name each rule. It is made
-// by [Limit.Quotas].
-type RuleQuota struct {
-	limit *Limit
-	rule  int
-}
-
-// Quotas returns one RuleQuota for each rule, in the order of the options.
-func (l *Limit) Quotas() []RuleQuota {
-	q := make([]RuleQuota, len(l.rules()))
+// Quotas returns, for each rule in the order of the options, a value whose Quota is [Limit.Quota] of that rule alone: for
+// header fields that name each rule.
+func (l *Limit) Quotas() []interface {
+	Quota(now time.Time, r spillway.Request) spillway.Quota
+} {
+	q := make([]interface {
+		Quota(now time.Time, r spillway.Request) spillway.Quota
+	}, len(l.rules()))
 	for i := range q {
-		q[i] = RuleQuota{limit: l, rule: i}
+		q[i] = ruleQuota{limit: l, rule: i}
 	}
 	return q
 }
 
-// Quota is [Limit.Quota] of one rule.
-func (q RuleQuota) Quota(now time.Time, r spillway.Request) spillway.Quota {
-	if q.limit == nil {
-		return spillway.Quota{}
-	}
+// A ruleQuota reports the remaining tokens of one rule of a Limit.
+type ruleQuota struct {
+	limit *Limit
+	rule  int
+}
+
+// Quota is that of [Limit.Quotas].
+func (q ruleQuota) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	return q.limit.quota(now, r, q.rule)
 }
 

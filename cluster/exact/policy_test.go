@@ -141,12 +141,12 @@ func TestPolicy(t *testing.T) {
 	var rej *spillway.Rejection
 	require.ErrorAs(t, err, &rej)
 	require.Equal(t, "concurrency", rej.Policy)
-	p, err := l.Peek(t.Context(), "k")
+	p, err := l.Take(t.Context(), "k", 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), p.Remaining, "what the second request took came back")
 	require.Equal(t, int64(1), l.Stats().Returned)
 	permit.Done(spillway.Success)
-	p, err = l.Peek(t.Context(), "k")
+	p, err = l.Take(t.Context(), "k", 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), p.Remaining, "what was served did not")
 

@@ -264,7 +264,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	proxy.Heal()
 	left := int64(0)
 	for i := range keys {
-		res, err := a.limit.Peek(t.Context(), "k"+strconv.Itoa(i))
+		res, err := a.limit.Take(t.Context(), "k"+strconv.Itoa(i), 0)
 		require.NoError(t, err)
 		left += 1000 - res.Remaining
 	}

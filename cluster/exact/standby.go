@@ -55,9 +55,9 @@ func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err
 	r.Err, r.Rule, r.Limit = err, l.rules()[0].name, l.rules()[0].limit
 	switch l.loss.choice {
 	case cluster.AllowAll:
-		r.Source, r.Allowed, r.Taken, r.Remaining = cluster.FromAllowAll, true, n, r.Limit
+		r.Source, r.Allowed, r.Taken, r.Remaining = cluster.FromNobody, true, n, r.Limit
 	case cluster.RefuseAll:
-		r.Source = cluster.FromRefuseAll
+		r.Source = cluster.FromNobody
 	default:
 		r.Source = cluster.FromDivide
 		l.share(key, n, how, &r)

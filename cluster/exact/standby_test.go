@@ -33,7 +33,7 @@ func TestOnLoss(t *testing.T) {
 		source   cluster.Source
 		admitted int
 	}{
-		{cluster.Divide, cluster.FromDivide, 4}, {cluster.AllowAll, cluster.FromAllowAll, 20}, {cluster.RefuseAll, cluster.FromRefuseAll, 0},
+		{cluster.Divide, cluster.FromDivide, 4}, {cluster.AllowAll, cluster.FromNobody, 20}, {cluster.RefuseAll, cluster.FromNobody, 0},
 	} {
 		t.Run(c.choice.String(), func(t *testing.T) {
 			l := newLimit(t, deadRedis(t), Options{Rules: rules, Fallback: c.choice, Nodes: 3})
@@ -141,7 +141,7 @@ func TestRedisComesBack(t *testing.T) {
 	}
 	require.Equal(t, cluster.FromRedis, take().Source)
 	s.Kill()
-	require.Equal(t, cluster.FromAllowAll, take().Source)
+	require.Equal(t, cluster.FromNobody, take().Source)
 	s.Restart()
 	require.Eventually(t, func() bool { return take().Source == cluster.FromRedis }, 20*time.Second, ms)
 }
@@ -192,9 +192,9 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	proxy.DropReplies(1)
 	r, err := l.Take(t.Context(), "k", 10)
 	require.NoError(t, err)
-	require.Equal(t, cluster.FromAllowAll, r.Source)
+	require.Equal(t, cluster.FromNobody, r.Source)
 	direct := newLimit(t, redistest.NewClient(t, s.Addr()), Options{Rules: rules})
-	r, err = direct.Peek(t.Context(), "k")
+	r, err = direct.Take(t.Context(), "k", 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(89), r.Remaining)
 }
@@ -218,7 +218,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 				for range 10 {
 					r, err := l.Take(t.Context(), "k", 1)
 					require.NoError(t, err)
-					require.Equal(t, cluster.FromAllowAll, r.Source)
+					require.Equal(t, cluster.FromNobody, r.Source)
 					redistest.RequireReason(t, r.Err, cluster.ReasonType)
 				}
 				require.Equal(t, breaker.Closed, l.Stats().Breaker, "other keys are fine")

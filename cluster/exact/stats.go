@@ -21,7 +21,7 @@ type Stats struct {
 }
 
 // numSources is the number of sources.
-const numSources = cluster.FromRefuseAll + 1
+const numSources = cluster.FromNobody + 1
 
 // nearLimit is the part of a limit that is left when a request counts in Near.
 const nearLimit = 0.2

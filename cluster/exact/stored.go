@@ -26,12 +26,20 @@ const (
 // CacheTTL at the latest if they remember a refusal. It reports whether it set the rule: always, except with [IfAbsent]
 // if there was one. The limit must be Stored, and the rule of the same kind as that in its options; its name does not
 // change. The rule expires when no tokens of the key have been taken for KeepAlive, which must not be less than the
-// window of the rule.
+// window of the rule. A nil rule removes the stored rule; the key follows the rule in the options again.
 //
 // The error names the invalid value, or is a *[cluster.RedisError] or ctx.Err().
 func (l *Limit) SetRule(ctx context.Context, key string, given limiter.Rule, how Setting) (bool, error) {
 	if l.conn == nil {
 		return false, call.ErrZero
+	}
+	if given == nil && l.stored && how != IfAbsent {
+		keys := l.keys(key)
+		if how == AndKeep {
+			keys = keys[len(l.rules()):]
+		}
+		err := l.unlink(ctx, key, keys)
+		return err == nil, err
 	}
 	r, err := l.mayStore(given, how)
 	if err != nil {
@@ -93,6 +101,3 @@ func (l *Limit) StoredRule(ctx context.Context, key string) (in limiter.Rule, ok
 	r.window, r.buckets = time.Duration(n[3]), int(n[4])
 	return r.local(1), true, nil
 }
-
-// Delete removes the state of a key: its used tokens and its stored rule. The error is a *[cluster.RedisError] or ctx.Err().
-func (l *Limit) Delete(ctx context.Context, key string) error { return l.unlink(ctx, key, l.keys(key)) }

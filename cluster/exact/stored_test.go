@@ -20,7 +20,7 @@ func TestStoredRule(t *testing.T) {
 	ctx := t.Context()
 	left := func(want, limit int64) {
 		t.Helper()
-		r, err := other.Peek(ctx, "k")
+		r, err := other.Take(ctx, "k", 0)
 		require.NoError(t, err)
 		require.Equal(t, want, r.Remaining)
 		require.Equal(t, limit, r.Limit)
@@ -77,7 +77,13 @@ func TestStoredRule(t *testing.T) {
 	for _, k := range client.Keys(ctx, "*").Val() {
 		require.Positive(t, client.PTTL(ctx, k).Val(), k)
 	}
-	require.NoError(t, l.Delete(ctx, "k"))
+	_, err = l.SetRule(ctx, "k", nil, IfAbsent)
+	require.Error(t, err)
+	set(nil, AndKeep, true)
+	_, ok, err = l.StoredRule(ctx, "k")
+	require.NoError(t, err)
+	require.False(t, ok)
+	set(nil, AndReset, true)
 	require.Empty(t, client.Keys(ctx, "*").Val())
 	left(99, 99)
 }
@@ -91,7 +97,7 @@ func TestStoredRuleIsKeptAlive(t *testing.T) {
 	key := l.keys("k")[1]
 	require.InDelta(t, time.Hour, client.PTTL(t.Context(), key).Val(), float64(time.Minute))
 	require.NoError(t, client.PExpire(t.Context(), key, time.Minute).Err())
-	_, err = l.Peek(t.Context(), "k")
+	_, err = l.Take(t.Context(), "k", 0)
 	require.NoError(t, err)
 	require.LessOrEqual(t, client.PTTL(t.Context(), key).Val(), time.Minute)
 	_, err = l.Take(t.Context(), "k", 1)

@@ -34,13 +34,15 @@ const (
 
 // Take takes n tokens of a key from all rules, or none if one rule has fewer. Neither a refusal nor a Redis outage is
 // an error: see Result.Source. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err().
-// Taking 0 is the same as [Limit.Peek].
+// Taking 0 takes nothing and asks Redis how many tokens are available; the Result is Allowed if there is at least one.
 func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
-	if n == 0 {
-		return l.Peek(ctx, key)
-	}
 	if l.conn == nil {
 		return Result{}, call.ErrZero
+	}
+	if n == 0 {
+		r, err := l.ask(ctx, key, 0, allTokens)
+		r.Allowed = r.Allowed && r.Remaining > 0
+		return r, err
 	}
 	if err := l.cost(n, allTokens); err != nil {
 		return Result{}, err
@@ -54,7 +56,7 @@ func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 // [Limit.Take], but n may be any number.
 func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
-		return l.Peek(ctx, key)
+		return l.Take(ctx, key, 0)
 	}
 	if l.conn == nil {
 		return Result{}, call.ErrZero
@@ -63,17 +65,6 @@ func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error)
 		return Result{}, err
 	}
 	return l.ask(ctx, key, int64(n), someTokens)
-}
-
-// Peek asks Redis how many tokens of a key are available now, and takes none. The Result is Allowed if there is at
-// least one token.
-func (l *Limit) Peek(ctx context.Context, key string) (Result, error) {
-	if l.conn == nil {
-		return Result{}, call.ErrZero
-	}
-	r, err := l.ask(ctx, key, 0, allTokens)
-	r.Allowed = r.Allowed && r.Remaining > 0
-	return r, err
 }
 
 // Refund gives back n of the tokens of a key that r took, or as many as r still has, and subtracts them from r.Taken.
@@ -119,10 +110,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	asked := time.Now()
 	if n > 0 {
 		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
-			l.counts.refused(cluster.FromMemory)
-			return Result{rule: a.rule, Result: cluster.Result{
-				State: a.stateAt(asked, a.rule), RetryAfter: a.opens.Sub(asked), Rule: l.rules()[a.rule].name, Source: cluster.FromMemory,
-			}}, nil
+			return l.refusedBefore(a, asked), nil
 		}
 	}
 	version := l.memory.version(key)
@@ -136,6 +124,14 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	}
 	l.memory.remember(l.answerOf(key, n, how, asked, &r, reply), version)
 	return r, nil
+}
+
+// refusedBefore returns the Result of a call that an earlier answer refuses.
+func (l *Limit) refusedBefore(a *answer, asked time.Time) Result {
+	l.counts.refused(cluster.FromMemory)
+	return Result{rule: a.rule, Result: cluster.Result{
+		State: a.stateAt(asked, a.rule), RetryAfter: a.opens.Sub(asked), Rule: l.rules()[a.rule].name, Source: cluster.FromMemory,
+	}}
 }
 
 // resultOf reads the reply of the script.

@@ -39,7 +39,7 @@ func TestSetRules(t *testing.T) {
 		takes(2, true) // and not refused from memory
 		require.NoError(t, l.Tune(everyRule(3)[i]))
 		takes(1, false)
-		r, err := l.Peek(t.Context(), "k")
+		r, err := l.Take(t.Context(), "k", 0)
 		require.NoError(t, err)
 		require.Zero(t, r.Remaining, rule)
 		require.EqualValues(t, 3, r.Limit, rule)

@@ -55,7 +55,7 @@ func (l *Limit) Wait(ctx context.Context, key string, n int) error {
 		if err != nil || r.Allowed {
 			return err
 		}
-		if r.Source == cluster.FromRefuseAll {
+		if r.Source == cluster.FromNobody {
 			return l.rejection(&r)
 		}
 		if err := l.sleep(ctx, &r); err != nil {

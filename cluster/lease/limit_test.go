@@ -184,7 +184,7 @@ func TestQuotaIgnoresWallClocks(t *testing.T) {
 
 // When Redis never answers, a process that has no lease goes by Fallback.
 func TestQuotaWithoutRedis(t *testing.T) {
-	for loss, want := range map[cluster.Fallback]cluster.Source{cluster.HoldLease: cluster.FromDivide, cluster.Divide: cluster.FromDivide, cluster.AllowAll: cluster.FromAllowAll, cluster.RefuseAll: cluster.FromRefuseAll} {
+	for loss, want := range map[cluster.Fallback]cluster.Source{cluster.HoldLease: cluster.FromDivide, cluster.Divide: cluster.FromDivide, cluster.AllowAll: cluster.FromNobody, cluster.RefuseAll: cluster.FromNobody} {
 		q := newQuota(t, Options{
 			Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(80, time.Second)}, Fallback: loss, Nodes: 8, Timeout: 20 * time.Millisecond,
 		})

@@ -206,9 +206,9 @@ func sourceOf(from machine.Source) cluster.Source {
 	case machine.FromShare:
 		return cluster.FromDivide
 	case machine.FromOpen:
-		return cluster.FromAllowAll
+		return cluster.FromNobody
 	case machine.FromClosed:
-		return cluster.FromRefuseAll
+		return cluster.FromNobody
 	}
 	return cluster.FromRedis
 }

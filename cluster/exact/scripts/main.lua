@@ -1,12 +1,14 @@
 -- ARGV: how many tokens; 'all' to take them if all rules allow it, 'some' to take as many of them as all rules allow, 'back' to
 -- give them back; a stamp that says when they were taken; and for each rule, one for each key, its kind and five figures.
--- Taking none tells what could be taken, and changes nothing.
+-- Taking none tells what could be taken, and changes nothing. With 'all' there may be one more argument for each rule: the number
+-- of tokens for its key. Then the number of all is 1.
 -- Returns the time, how many tokens were taken, the rule that refused, how long until it does not, and for each rule what
 -- remains, how long until there is more, and how long until there is all; and the limit of a rule that is stored. It decides
 -- nothing, and tells -1 instead of what was taken, if the caller is wrong about the calendar, or -2 and the limit if a stored
 -- rule never lets so many pass.
 local n, how, stamp = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local rules, take = {}, n
+local rules, take, short = {}, n, false
+local own = 3 + 6 * #KEYS -- before the numbers for each key
 for i, key in ipairs(KEYS) do
   local o, s = 6 * i - 2, {}
   local kind = ARGV[o]
@@ -28,17 +30,21 @@ for i, key in ipairs(KEYS) do
   if stored and how == 'all' and n > (s.limit or math.floor(s.full / s.per)) then
     return {now, -2, s.limit or math.floor(s.full / s.per)}
   end
-  if s.room < take then
-    take = s.room
+  s.n = tonumber(ARGV[own + i]) or n
+  if s.room < s.n then
+    short, take = true, math.min(take, s.room)
   end
 end
-if how == 'all' and take < n then
+if how == 'all' and short then
   take = 0
 end
 
 local reply, rule, longest = {now, take, 0, 0}, 0, -1
 for i, key in ipairs(KEYS) do
-  local s = rules[i]
+  local s, took = rules[i], take
+  if ARGV[own + i] then
+    took = take * s.n
+  end
   local kind = s.kind
   if how == 'back' then
     if kind == 'b' then
@@ -52,21 +58,21 @@ for i, key in ipairs(KEYS) do
     else
       log_back(key, s, n, stamp)
     end
-  elseif take > 0 or n > 0 and s.heal then
+  elseif took > 0 or s.n > 0 and s.heal then
     if kind == 'b' then
-      bucket_put(key, s, s.level + take * s.per)
+      bucket_put(key, s, s.level + took * s.per)
     elseif kind == 's' then
-      ring_keep(key, s, take)
+      ring_keep(key, s, took)
     elseif kind == 'l' then
-      log_keep(key, s, take)
+      log_keep(key, s, took)
     else
-      window_keep(key, s, take)
+      window_keep(key, s, took)
     end
   end
   local left, full, wait = 0, 0, 0
   if how ~= 'back' then
     -- More than can ever pass at once is as much as that.
-    local missing = math.min(n - take, s.limit or math.floor(s.full / s.per))
+    local missing = math.min(s.n - took, s.limit or math.floor(s.full / s.per))
     if kind == 'b' then
       left, full, wait = bucket_tell(s, missing)
     elseif kind == 's' then
@@ -77,7 +83,7 @@ for i, key in ipairs(KEYS) do
       left, full, wait = window_tell(s)
     end
   end
-  if s.room < n - take and wait > longest then
+  if s.room < s.n - took and wait > longest then
     rule, longest = i, wait
   end
   local r = 3 * i + 2
