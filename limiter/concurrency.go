@@ -185,7 +185,9 @@ func (c *places) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 
 // Stats is that of [Limiter].
 func (c *places) Stats() Stats {
-	return Stats{Name: c.plan.name, InFlight: c.inFlight.Load(), Refused: c.refused.Value()}
+	s := Stats{Name: c.plan.name, InFlight: c.inFlight.Load()}
+	s.refuse(c.reject.Reason, c.refused.Value())
+	return s
 }
 
 // lending is the rule of a Concurrency for a Keyed, where the lock of a shard guards what is in flight.

@@ -12,8 +12,8 @@ type core[S any] interface {
 	// take takes n tokens, at least 1 and at most max, now or in at most maxWait ns. It returns the wait, and a stamp for
 	// giveBack, whose uppermost bit is 0; or false and how long it takes until it could.
 	take(s *S, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool)
-	// giveBack returns the tokens of a loan as far as time has not returned them already. It may return fewer, and never so many
-	// that more pass than if they had not been taken, counted when those who wait have been told to go.
+	// giveBack returns the tokens of a loan as far as time has not returned them already. It may return fewer.
+	// Never more tokens pass than if the loan had not been taken, where a reservation passes at its promised time.
 	giveBack(s *S, m moment, l loan)
 	peek(s *S, m moment) State
 	// idle reports whether the state is as good as new.
@@ -38,5 +38,5 @@ type loan struct {
 	stamp   uint64 // what take returned
 }
 
-// noStamp stands for a stamp that nobody has kept. It is no Ticket that a Policy may issue.
+// noStamp stands for an unknown stamp. It is not a valid Ticket.
 const noStamp = ^uint64(0)

@@ -96,7 +96,7 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	case b.stamp != noStamp && b.stamp&sharedBit != 0:
 		s, b.stamp = &sh.shared, b.stamp&^sharedBit
 	case k.lent:
-		// Without a stamp nobody knows whether it was lent while the key had no limit of its own. What the key does not hold,
+		// Without a stamp it is unknown whether it was lent while the key had no limit of its own. What the key does not hold,
 		// be it because such a one was taken for its own before, is still missing from the shared one.
 		own := s.lent(b.n)
 		c.giveBack(&sh.shared.state, m, loan{n: b.n - own})
@@ -177,7 +177,7 @@ func (k *keyed[S]) stats() KeyedStats {
 		st.Overflowed += sh.tally.overflowed
 		sh.mu.Unlock()
 	}
-	st.Stats = sum.stats(k.reject.Policy, 0)
+	st.Stats = sum.stats(&k.reject, 0)
 	return st
 }
 

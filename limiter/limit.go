@@ -66,8 +66,7 @@ func (l *limit[S]) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 	return 0, l.reject.of(m, n, wait, v)
 }
 
-// Done gives back what r took if it was [spillway.Refused]. Otherwise it does nothing: how a request went, and how long
-// it took, is none of this limit's business.
+// Done gives back the tokens of r if it was [spillway.Refused]. For other outcomes it does nothing.
 func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
 		m := l.clock.moment(r.Arrived)
@@ -144,7 +143,7 @@ func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 func (l *limit[S]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts.stats(l.reject.Policy, l.fast.Value())
+	return l.counts.stats(&l.reject, l.fast.Value())
 }
 
 // Release does nothing: time gives tokens back.
@@ -180,8 +179,11 @@ func (l *limit[S]) tune(m moment, rule Rule) error {
 	return nil
 }
 
-func (c *counts) stats(name string, fast int64) Stats {
-	return Stats{Name: name, Admitted: c.admitted, Refused: c.refused + fast, Impossible: c.impossible, Returned: c.returned}
+// stats returns the counts of a limit with one reason to refuse; fast of its refusals are not in c.
+func (c *counts) stats(r *refusals, fast int64) Stats {
+	s := Stats{Name: r.Policy, Admitted: c.admitted, Impossible: c.impossible, Returned: c.returned}
+	s.refuse(r.Reason, c.refused+fast)
+	return s
 }
 
 // A verdict is how an attempt to take tokens ended.

@@ -78,7 +78,8 @@ type State struct {
 type Stats struct {
 	Name       string
 	Admitted   int64 // requests let through, reservations included; a Concurrency does not count them, which would double its price
-	Refused    int64 // requests refused for now; an Allow that a Concurrency refuses is not counted either
+	Refused    int64 // requests refused for now: the sum of ByReason; an Allow that a Concurrency refuses is not counted
+	ByReason   []spillway.Refusal
 	Impossible int64 // requests refused because of a cost that can never pass
 	Returned   int64 // admitted, and given back since: refused by a later policy, cancelled, refunded
 
@@ -87,7 +88,14 @@ type Stats struct {
 	// Of a Shaper and a Queue: requests that wait now, reservations included, and those that gave up, by their context or
 	// [Reservation.CancelAt].
 	Waiting, Cancelled int64
-	// Of a Queue: how many of Admitted had to wait; and how many of Refused found it full, waited too long, or gave their place
-	// to a request of higher priority.
-	Waited, Full, Late, Ousted int64
+	// Of a Queue: how many of Admitted had to wait.
+	Waited int64
+}
+
+// refuse adds n refusals for one reason.
+func (s *Stats) refuse(reason string, n int64) {
+	if n > 0 {
+		s.Refused += n
+		s.ByReason = append(s.ByReason, spillway.Refusal{Policy: s.Name, Reason: reason, Count: n})
+	}
 }

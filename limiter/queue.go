@@ -121,7 +121,7 @@ func (q *queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), r.Priority)
 }
 
-// Done gives the places of r back, however it went, and whoever is next gets them.
+// Done gives the places of r back, whatever its outcome, and the next callers get them.
 func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
@@ -251,11 +251,15 @@ func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := &q.counts
-	return Stats{
-		Name: q.reject.Policy, Admitted: c.admitted, Refused: c.busy + c.full + c.late + c.ousted, Impossible: c.impossible,
-		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled,
-		Waited: c.waited, Full: c.full, Late: c.late, Ousted: c.ousted,
+	s := Stats{
+		Name: q.reject.Policy, Admitted: c.admitted, Impossible: c.impossible,
+		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled, Waited: c.waited,
 	}
+	s.refuse(ReasonLimit, c.busy)
+	s.refuse(ReasonFull, c.full)
+	s.refuse(ReasonWait, c.late)
+	s.refuse(ReasonOusted, c.ousted)
+	return s
 }
 
 var _ spillway.Queuer = (*queue)(nil)

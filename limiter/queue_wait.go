@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// enter takes n places for one who came at now, and waits for them if need be.
+// enter takes n places for a call that arrived at now, and waits for them if necessary.
 func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
 	q.mu.Lock()
 	switch {
@@ -37,7 +37,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	return q.await(ctx, g, now, time.Duration(wait))
 }
 
-// await blocks until g, who came at now, has its places, or has to leave.
+// await blocks until g, which arrived at now, has its places or leaves.
 func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
 	c := newClock()
 	timer := time.NewTimer(wait) //nolint:forbidigo // the shell that blocks

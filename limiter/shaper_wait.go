@@ -28,7 +28,7 @@ func (s *shaper) misuse(n int) error {
 	}
 }
 
-// pass waits for the turn of one who arrived.
+// pass waits for the turn of a call.
 func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
 	now := s.clock.ns(arrived)
 	s.mu.Lock()
@@ -59,14 +59,13 @@ func (s *shaper) join(ctx context.Context, now, n int64) (*spot, error) {
 	if sp != nil {
 		return sp, nil
 	}
-	s.counts.refused++
 	if reason == ReasonWait && left < s.rule.MaxWait {
 		reason = ReasonDeadline
 	}
-	return nil, s.reject[reason].after(time.Duration(wait))
+	return nil, s.reject[reason].count(wait)
 }
 
-// await blocks until the turn of sp, who came at now. The first in the queue looks at the clock for all.
+// await blocks until the turn of sp, which arrived at now. The first in the queue watches the clock for all.
 func (s *shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
 	timer := time.NewTimer(horizon) //nolint:forbidigo // the shell that blocks
 	defer timer.Stop()

@@ -155,10 +155,9 @@ func (x *XTime) Stats() Stats {
 	if x.limiter == nil {
 		return Stats{}
 	}
-	return Stats{
-		Name: x.reject.Policy, Admitted: x.admitted.Value(), Refused: x.refused.Value(), Impossible: x.impossible.Value(),
-		Returned: x.returned.Value(),
-	}
+	s := Stats{Name: x.reject.Policy, Admitted: x.admitted.Value(), Impossible: x.impossible.Value(), Returned: x.returned.Value()}
+	s.refuse(x.reject.Reason, x.refused.Value())
+	return s
 }
 
 var _ spillway.Policy = (*XTime)(nil)

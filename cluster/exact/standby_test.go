@@ -52,6 +52,12 @@ func TestOnLoss(t *testing.T) {
 			require.Equal(t, int64(c.admitted), s.AdmittedBy[c.source])
 			require.Equal(t, int64(20-c.admitted), s.RefusedBy[c.source])
 			require.Equal(t, int64(20), s.Unanswered)
+			sum := int64(0)
+			for _, r := range s.ByReason {
+				require.Equal(t, c.choice == cluster.RefuseAll, r.Reason == cluster.ReasonUnavailable)
+				sum += r.Count
+			}
+			require.Equal(t, s.Refused, sum)
 			require.NotEqual(t, breaker.Closed, s.Breaker)
 			require.Equal(t, int64(20), s.Admitted+s.Refused)
 		})

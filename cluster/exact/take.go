@@ -128,10 +128,11 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 
 // refusedBefore returns the Result of a call that an earlier answer refuses.
 func (l *Limit) refusedBefore(a *answer, asked time.Time) Result {
-	l.counts.refused(cluster.FromMemory)
-	return Result{rule: a.rule, Result: cluster.Result{
+	r := Result{rule: a.rule, Result: cluster.Result{
 		State: a.stateAt(asked, a.rule), RetryAfter: a.opens.Sub(asked), Rule: l.rules()[a.rule].name, Source: cluster.FromMemory,
 	}}
+	l.counts.refused(&r)
+	return r
 }
 
 // resultOf reads the reply of the script.

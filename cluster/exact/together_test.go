@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
@@ -71,6 +72,7 @@ func TestTakeAll(t *testing.T) {
 	require.True(t, r[0].Allowed && r[1].Allowed && r[2].Allowed)
 	require.EqualValues(t, 3, tenant.Stats().Admitted)
 	require.EqualValues(t, 2, tenant.Stats().Refused)
+	require.Equal(t, []spillway.Refusal{{Policy: "fixed window", Reason: limiter.ReasonQuota, Count: 2}}, tenant.Stats().ByReason)
 	require.Zero(t, user.Stats().Refused, "it had tokens")
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -204,19 +203,12 @@ func (o *Options) validate() error {
 	case o.MaxKeys < 1 || o.MaxKeys > maxKeys:
 		return fmt.Errorf("lease: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)
 	}
-	return o.validateNames()
-}
-
-// validateNames checks the names that become part of keys and of metrics.
-func (o *Options) validateNames() error {
-	odd := func(without string) func(rune) bool {
-		return func(c rune) bool { return c < ' ' || c > '~' || strings.ContainsRune(without, c) }
+	err := call.ValidateName("Name", o.Name, "{}:")
+	if err == nil {
+		err = call.ValidateName("Prefix", o.Prefix, "{}")
 	}
-	switch {
-	case strings.ContainsFunc(o.Name, odd("{}:")):
-		return fmt.Errorf("lease: Name must be printable ASCII without any of {}:, got %q", o.Name)
-	case strings.ContainsFunc(o.Prefix, odd("{}")):
-		return fmt.Errorf("lease: Prefix must be printable ASCII without any of {}, got %q", o.Prefix)
+	if err != nil {
+		return fmt.Errorf("lease: %w", err)
 	}
 	return nil
 }

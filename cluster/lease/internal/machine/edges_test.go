@@ -20,7 +20,7 @@ func TestSmallIsLessThanTwoTokensAnInterval(t *testing.T) {
 	require.False(t, c.Small())
 }
 
-// What is beyond three standard deviations of a count is followed: upwards at once, downwards to a sixteenth in an interval.
+// Demand follows a change of more than three standard deviations: upwards at once, downwards to a sixteenth per interval.
 func TestDemandIsExact(t *testing.T) {
 	var d Demand
 	d.Observe(5, 0, time.Second)
