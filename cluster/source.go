@@ -7,7 +7,7 @@ type Fallback uint8
 
 // The choices.
 const (
-	// HoldLease keeps the last grant for a while, and then acts as Divide. It is for leases; a [Limit] has none.
+	// HoldLease keeps the last grant for a while, and then acts as Divide. It is for a lease.Limit; an exact.Limit has no leases.
 	HoldLease Fallback = iota + 1
 	// Divide lets each process use its part of the limit: one of Nodes, at least one token. All together do not exceed
 	// the limit, and they admit less if the load is uneven.

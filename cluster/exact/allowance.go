@@ -21,7 +21,7 @@ import (
 // A chunk grows with the rate of use, and shrinks as the window is used up, down to one token at its end. A process
 // gives back the tokens that it has not spent within TTL when it next asks, or at [Allowance.Close]. Until then others
 // lack them, at most a chunk for each process and key. A process that dies loses its chunk. Requests are served in the
-// order of their arrival: for fair shares of a rate use a [Quota].
+// order of their arrival: for fair shares of a rate use a lease.Limit.
 //
 // It is a [spillway.Queuer], since one request in each chunk waits for Redis. Requests that arrive meanwhile take their
 // tokens from the Limit themselves, and none waits for a lock. It is made by [NewAllowance] and owns no goroutine. All

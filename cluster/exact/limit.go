@@ -47,7 +47,7 @@ var (
 // decides.
 //
 // It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
-// decisions without a round trip, use a Quota.
+// decisions without a round trip, use a lease.Limit.
 //
 // A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to Options.Timeout, or the deadline
 // of its context if that is sooner. When Redis does not answer, Fallback decides, and after a few such calls Redis is

@@ -29,29 +29,20 @@ const numSources = cluster.FromNobody + 1
 const nearLimit = 0.2
 
 type limitCounts struct {
-	admitted, refusals         [numSources]atomic.Int64
-	byRule                     [maxRules + 1]atomic.Int64 // refusals by the rule that decided; the last are those of the fallback alone
+	admitted                   [numSources]atomic.Int64
+	refusals                   [numSources][maxRules]atomic.Int64 // by source, and by the rule that decided
 	impossible, returned, lost atomic.Int64
 	near                       atomic.Int64
 }
 
 func (c *limitCounts) decided(r *Result) {
 	if !r.Allowed {
-		c.refused(r)
+		c.refusals[r.Source][r.rule].Add(1)
 		return
 	}
 	c.admitted[r.Source].Add(1)
 	if r.Source == cluster.FromRedis && float64(r.Remaining) < nearLimit*float64(r.Limit) {
 		c.near.Add(1)
-	}
-}
-
-func (c *limitCounts) refused(r *Result) {
-	c.refusals[r.Source].Add(1)
-	if r.Source == cluster.FromNobody {
-		c.byRule[maxRules].Add(1)
-	} else {
-		c.byRule[r.rule].Add(1)
 	}
 }
 
@@ -64,19 +55,30 @@ func (l *Limit) Stats() Stats {
 		Stats:      limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
 		Unanswered: l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.Breaker.State(),
 	}
+	var byRule [maxRules]int64
 	for i := range numSources {
-		s.AdmittedBy[i], s.RefusedBy[i] = l.counts.admitted[i].Load(), l.counts.refusals[i].Load()
+		s.AdmittedBy[i] = l.counts.admitted[i].Load()
 		s.Admitted += s.AdmittedBy[i]
-	}
-	refused := func(rejections *rejections.Set, n int64) {
-		if n > 0 {
-			s.Refused += n
-			s.ByReason = append(s.ByReason, spillway.Refusal{Policy: rejections.Policy, Reason: rejections.Reason, Count: n})
+		for j := range byRule {
+			n := l.counts.refusals[i][j].Load()
+			s.RefusedBy[i] += n
+			if i != cluster.FromNobody {
+				byRule[j] += n
+			}
 		}
+		s.Refused += s.RefusedBy[i]
 	}
 	for i, r := range l.refusals {
-		refused(r, l.counts.byRule[i].Load())
+		s.ByReason = counted(s.ByReason, r, byRule[i])
 	}
-	refused(l.lost, l.counts.byRule[maxRules].Load())
+	s.ByReason = counted(s.ByReason, l.lost, s.RefusedBy[cluster.FromNobody])
 	return s
+}
+
+// counted appends n refusals of r, if there are any.
+func counted(to []spillway.Refusal, r *rejections.Set, n int64) []spillway.Refusal {
+	if n == 0 {
+		return to
+	}
+	return append(to, spillway.Refusal{Policy: r.Policy, Reason: r.Reason, Count: n})
 }

@@ -106,11 +106,12 @@ func (l *Limit) unlink(ctx context.Context, key string, keys []string) error {
 func resetScript() *call.Script { return call.NewScript("return {redis.call('UNLINK', unpack(KEYS))}") }
 
 // ask takes up to n tokens.
-func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Result, error) {
+func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (r Result, err error) {
 	asked := time.Now()
 	if n > 0 {
 		if a := l.memory.recall(key); a.refuses(n, asked) && (how == allTokens || a.cost == 1) {
-			return l.refusedBefore(a, asked), nil
+			l.refuseBy(a, asked, &r)
+			return r, nil
 		}
 	}
 	version := l.memory.version(key)
@@ -118,7 +119,7 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	if err != nil {
 		return l.onLoss(ctx, key, n, how, err)
 	}
-	r := l.resultOf(reply, n)
+	r = l.resultOf(reply, n)
 	if n > 0 {
 		l.counts.decided(&r)
 	}
@@ -126,13 +127,11 @@ func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (Resul
 	return r, nil
 }
 
-// refusedBefore returns the Result of a call that an earlier answer refuses.
-func (l *Limit) refusedBefore(a *answer, asked time.Time) Result {
-	r := Result{rule: a.rule, Result: cluster.Result{
-		State: a.stateAt(asked, a.rule), RetryAfter: a.opens.Sub(asked), Rule: l.rules()[a.rule].name, Source: cluster.FromMemory,
-	}}
-	l.counts.refused(&r)
-	return r
+// refuseBy makes r the refusal of a call by an earlier answer.
+func (l *Limit) refuseBy(a *answer, asked time.Time, r *Result) {
+	l.counts.refusals[cluster.FromMemory][a.rule].Add(1)
+	r.rule, r.State, r.RetryAfter = a.rule, a.stateAt(asked, a.rule), a.opens.Sub(asked)
+	r.Rule, r.Source = l.rules()[a.rule].name, cluster.FromMemory
 }
 
 // resultOf reads the reply of the script.

@@ -45,7 +45,7 @@ func TakeAll(ctx context.Context, claims ...Claim) ([]Result, error) {
 	versions := make([]uint32, len(claims))
 	for i, c := range claims {
 		if a := c.Limit.memory.recall(c.Key); a.refuses(c.cost(), asked) {
-			out[i] = c.Limit.refusedBefore(a, asked)
+			c.Limit.refuseBy(a, asked, &out[i])
 			return out, nil
 		}
 		versions[i] = c.Limit.memory.version(c.Key)

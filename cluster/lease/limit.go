@@ -34,7 +34,7 @@ import (
 // changes the rate while it runs.
 //
 // Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
-// takes unleased tokens in Redis, in one round trip, as with a [Limit]. Keys change over by themselves, in both
+// takes unleased tokens in Redis, in one round trip, as with an exact.Limit. Keys change over by themselves, in both
 // directions. So a Limit is a [spillway.Queuer]: its Admit blocks for up to Timeout at the first requests of a key, but
 // never for a leased key.
 //
@@ -101,7 +101,7 @@ type Options struct {
 	Nodes int
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in [LimitOptions]. The breaker of
+	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in exact.Options. The breaker of
 	// the background stays open for at most an eighth of the TTL.
 	Breaker *breaker.Options
 	// MaxKeys is the greatest number of keys that are kept, each in some 700 bytes, at most 2^24. Redis decides further
@@ -255,7 +255,7 @@ func (q *Limit) Close() {
 	q.loop.Wait()
 }
 
-// now returns the time since the quota was made, by the monotonic clock.
+// now returns the time since the Limit was made, by the monotonic clock.
 func (q *Limit) now() time.Duration { return time.Since(q.base) }
 
 // at returns the time of a request. A time without a monotonic reading comes from a wall clock, which may be off by

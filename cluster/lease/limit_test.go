@@ -101,7 +101,7 @@ func TestQuotaLeasesWhatIsUsed(t *testing.T) {
 	before := q.Stats()
 	until(t, "the key to be forgotten", func() bool { return q.Stats().Keys == 0 })
 	until(t, "the lease to be given back", func() bool { return len(entriesOf(t, s)) == 0 })
-	require.Equal(t, before.Admitted, q.Stats().Admitted, "what was counted stays")
+	require.Equal(t, before.AdmittedTokens, q.Stats().AdmittedTokens, "what was counted stays")
 }
 
 // A limit of few tokens is never leased, and is exact.

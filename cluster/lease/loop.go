@@ -55,7 +55,7 @@ func (h *keyHeap) Pop() any {
 
 func newLoop(q *Limit) *loop { return &loop{q: q, set: q.limit.Load()} }
 
-// run renews leases until the quota is closed, and then releases all of them.
+// run renews leases until the Limit is closed, and then releases all of them.
 func (l *loop) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -8,16 +8,16 @@ import (
 
 // Stats is a snapshot of a [Limit].
 type Stats struct {
-	Name       string
-	Keys       int64 // keys that are kept now
-	Leased     int64 // keys that are decided locally
-	Admitted   int64 // tokens let through
-	Refused    int64 // tokens refused
-	Asked      int64 // requests that asked Redis
-	Unanswered int64 // requests decided without Redis because it did not answer
-	Syncs      int64 // renewals of leases
-	Failures   int64 // renewals without an answer in time
-	Nodes      int64 // processes that share the limit, as far as known
+	Name           string
+	Keys           int64 // keys that are kept now
+	Leased         int64 // keys that are decided locally
+	AdmittedTokens int64 // tokens let through
+	RefusedTokens  int64 // tokens refused
+	Asked          int64 // requests that asked Redis
+	Unanswered     int64 // requests decided without Redis because it did not answer
+	Syncs          int64 // renewals of leases
+	Failures       int64 // renewals without an answer in time
+	Nodes          int64 // processes that share the limit, as far as known
 }
 
 // Stats returns a snapshot. It looks at every key.
@@ -46,22 +46,22 @@ func (q *Limit) Stats() Stats {
 		}
 		s.mu.RUnlock()
 	}
-	st.Admitted, st.Refused = max(offered-refused, 0), refused
+	st.AdmittedTokens, st.RefusedTokens = max(offered-refused, 0), refused
 	return st
 }
 
 // KeyStats is the state of one key of a [Limit].
 type KeyStats struct {
-	Source   cluster.Source // who decides now: FromRedis if there is no lease
-	Grant    float64        // tokens per second granted to this process
-	Want     float64        // tokens per second that it wants
-	Nodes    int            // processes that share the limit of the key
-	Hungry   bool           // the total demand exceeds the rate
-	Epoch    string         // changes when Redis has lost its memory
-	Age      time.Duration  // since the last renewal was sent
-	Admitted int64          // tokens let through
-	Refused  int64          // tokens refused
-	Err      error          // why the last renewal failed, or nil
+	Source         cluster.Source // who decides now: FromRedis if there is no lease
+	Grant          float64        // tokens per second granted to this process
+	Want           float64        // tokens per second that it wants
+	Nodes          int            // processes that share the limit of the key
+	Hungry         bool           // the total demand exceeds the rate
+	Epoch          string         // changes when Redis has lost its memory
+	Age            time.Duration  // since the last renewal was sent
+	AdmittedTokens int64          // tokens let through
+	RefusedTokens  int64          // tokens refused
+	Err            error          // why the last renewal failed, or nil
 }
 
 // KeyStats returns a snapshot of a key, and false if it is not kept.
@@ -76,7 +76,7 @@ func (q *Limit) KeyStats(key string) (KeyStats, bool) {
 		t := k.node.Bucket.Terms(now)
 		st.Source, st.Grant = sourceOf(t.From), t.Rate
 	}
-	st.Refused = k.refused.Load()
-	st.Admitted = max(k.offered.Load()-st.Refused, 0)
+	st.RefusedTokens = k.refused.Load()
+	st.AdmittedTokens = max(k.offered.Load()-st.RefusedTokens, 0)
 	return st, true
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A ruleSet is the limit of a Limit until it is changed. It is immutable.
+// A ruleSet is the rule of a Limit until it is changed. It is immutable.
 type ruleSet struct {
 	rule limiter.Bucket
 	cfg  machine.Config
