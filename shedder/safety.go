@@ -115,7 +115,7 @@ func (w *witness) doubts(r *law.Reading, calm time.Duration) bool {
 	return false
 }
 
-// A leak lets some of those who would be refused pass, so that no more than a set share of all are refused.
+// A leak admits some requests that the limit would refuse, so that at most a set share is refused.
 type leak struct {
 	odds
 	leaked stats.Counter // would have been refused, and passed
@@ -152,8 +152,8 @@ func (l *leak) observe(dt float64, admitted, refused int64, most float64) float6
 	return min(max(1-(most*l.all-excess)/l.refusable, 0), 1)
 }
 
-// A prober lets one more in, beyond the limit, where as many are inside as may be and nothing ends: if what they wait for
-// has healed, the one that comes in sees it, and if nobody came in, nobody would.
+// A prober admits one more request beyond the limit if the limit is reached and no request ends. It finds out whether what
+// the others wait for has healed.
 type prober struct {
 	gone   int64     // that had ended at the last tick
 	ended  time.Time // when the last of them did, as far as ticks tell

@@ -165,7 +165,7 @@ func (s *Shedder) clock(t time.Time) (now int64, due bool) {
 	return now, now >= s.nextTick.Load()
 }
 
-// odds say yes at random to a share of those who ask. The time of arrival decides, so that nothing is written.
+// odds pick a random share of the requests. The time of arrival decides, so nothing is written.
 type odds struct{ of atomic.Uint64 } // of 2^64
 
 func (o *odds) set(share float64) { o.of.Store(uint64(min(max(share, 0), 1-0x1p-53)*(1<<63)) << 1) }

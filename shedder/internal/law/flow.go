@@ -27,7 +27,7 @@ type flow struct {
 // fade lets a closed bucket pass.
 func (f *flow) fade() { f.implied *= 1 - 0.02*span }
 
-// sure is how many buckets in a row have to say that a queue grows: one in a hundred says so by chance.
+// sure is how many buckets in a row have to say that a queue grows, since one may say so by chance.
 const sure = 2
 
 // pile takes in whether a bucket closed on a queue that grows.
@@ -146,7 +146,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 		rate, typical = h.pass, l.o.SLO
 	case rate == 0:
 		return
-	case l.latency.typical > 0 || f.full && typical > 0:
+	case l.latency.typical > 0:
 	case l.o.SLO > 0:
 		typical = l.o.SLO // the objective bounds what is not known yet
 	default:

@@ -3,7 +3,7 @@ package law
 import "math"
 
 // A lingering counts the requests that stay for long while all others are answered as fast as ever, such as long polls. They
-// are in nobody's way, so they do not count as in flight.
+// hold up no other request, so they do not count as in flight.
 type lingering struct {
 	n     float64
 	least float64 // the others in flight, at least, in the second that is being looked at
