@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shadow"
 )
 
 // A counting is a policy that does next to nothing, so that the gate is what is measured.
@@ -82,7 +83,7 @@ func BenchmarkGateAdmitAt(b *testing.B) {
 			if err != nil {
 				panic(err)
 			}
-			p.DoneAt(base, spillway.Success)
+			p.DoneAt(base, spillway.Success, 0)
 		})
 	}
 }
@@ -101,7 +102,7 @@ func BenchmarkGateRefuse(b *testing.B) {
 
 func BenchmarkShadow(b *testing.B) {
 	ctx := context.Background()
-	gate := spillway.New(spillway.Shadow(&counting{refuses: true}))
+	gate := spillway.New(shadow.New(&counting{refuses: true}))
 	bothWays(b, "refused", func() {
 		p, err := gate.Enter(ctx, spillway.Request{})
 		if err != nil {

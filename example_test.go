@@ -99,49 +99,6 @@ func ExampleDo() {
 	// ignored, since a refusal is nobody's failure: 1
 }
 
-// Shadow tells what a policy would refuse, before it is let loose on live traffic.
-func ExampleShadow() {
-	dryRun := spillway.Shadow(NewWorkers(1))
-	gate := spillway.New(dryRun)
-	for range 3 {
-		_, err := gate.Enter(context.Background(), spillway.Request{})
-		fmt.Println(err)
-	}
-	s := dryRun.Stats()[0]
-	fmt.Println("would have refused", s.WouldRefuse, "of", s.Admitted+s.WouldRefuse)
-	// Output:
-	// <nil>
-	// <nil>
-	// <nil>
-	// would have refused 2 of 3
-}
-
-// Two candidates are compared with each other and with what happened, and the better one gets a tenth of the traffic.
-func ExampleShadowPolicy_Enforce() {
-	narrow, wide := NewWorkers(1), NewWorkers(2)
-	trial := spillway.Shadow(narrow, wide)
-	_ = trial.SetSLO(100 * time.Millisecond) // what succeeds within it was right to admit
-
-	gate := spillway.New(trial)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var permits []spillway.Permit
-	for range 3 {
-		permit, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
-		permits = append(permits, permit)
-	}
-	for i := range permits {
-		permits[i].DoneAt(now.Add(time.Duration(i*80)*time.Millisecond), spillway.Success)
-	}
-	fmt.Print(trial)
-
-	err := trial.Enforce(1, .1)
-	fmt.Println(err)
-	// Output:
-	// candidate 0: admitted 1, would refuse 2 (enforced 0), disagreed 2, regrets 0 admitted and 1 refused
-	// candidate 1: admitted 2, would refuse 1 (enforced 0), disagreed 1, regrets 0 admitted and 0 refused
-	// <nil>
-}
-
 func ExampleRejection() {
 	gate := spillway.New(NewWorkers(0))
 	_, err := gate.Enter(context.Background(), spillway.Request{})
@@ -177,7 +134,7 @@ func ExamplePermit_DoneAt() {
 	gate := spillway.New(slow{})
 	start := time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 	permit, _ := gate.Enter(context.Background(), spillway.Request{Arrived: start})
-	permit.DoneAt(start.Add(3*time.Second), spillway.Success)
+	permit.DoneAt(start.Add(3*time.Second), spillway.Success, 0)
 	// Output:
 	// success after 3s
 }

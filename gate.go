@@ -14,7 +14,7 @@ import (
 // maxPolicies is how many tickets fit in a Permit.
 const maxPolicies = 8
 
-// waitThreshold is the shortest wait in a Queuer that a Gate subtracts from the latency of the policies behind it. A shorter
+// waitThreshold is the shortest wait in a queueing policy that a Gate subtracts from the latency of the policies behind it. A shorter
 // time is the cost of the call itself.
 const waitThreshold = 50 * time.Microsecond
 
@@ -38,7 +38,7 @@ func New(policies ...Policy) *Gate {
 		if isnil.Is(p) {
 			panic(fmt.Sprintf("spillway: New: policy %d is nil", i))
 		}
-		if _, ok := p.(Queuer); ok {
+		if _, ok := p.(queuer); ok {
 			g.queues |= 1 << i
 		}
 	}
@@ -148,7 +148,7 @@ func (g *Gate) giveBack(p *Permit, n int) {
 //
 // Peek calls Admit of each policy and gives back at once, so the policies decide twice about a request that Peek lets
 // through. Policies that refuse at random refuse more of them, and counters of a single policy count them twice. Peek
-// skips the first [Queuer] and the policies behind it, and so never blocks. It does not allocate.
+// skips the first policy that queues and those behind it, and so never blocks. It does not allocate.
 func (g *Gate) Peek(ctx context.Context, r Request) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -211,7 +211,7 @@ func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) err
 	case o == Dropped && late && !gate.chance().Fair(r.Key, by.Sub(began)):
 		o = Ignored
 	}
-	permit.DoneAt(now, o)
+	permit.DoneAt(now, o, 0)
 	return err
 }
 

@@ -138,7 +138,7 @@ func (s *gateScript) enter() {
 func (s *gateScript) done(i int, o spillway.Outcome) {
 	p := &s.model.permits[i]
 	latency := max(s.now.Sub(p.p.Arrived()), 0)
-	p.p.DoneAt(s.now, o)
+	p.p.DoneAt(s.now, o, 0)
 	if p.ended {
 		return
 	}

@@ -54,7 +54,7 @@ func TestGateAsksInOrderAndEndsInReverse(t *testing.T) {
 			want = append(want, fmt.Sprintf("%d admits r", i))
 		}
 		require.Equal(t, want, j.take())
-		p.DoneAt(at(7*time.Millisecond), spillway.Failure)
+		p.DoneAt(at(7*time.Millisecond), spillway.Failure, 0)
 		want = nil
 		for i := n - 1; i >= 0; i-- {
 			want = append(want, fmt.Sprintf("%d ends r as %d: failure after 7ms", i, 100*i+1))
@@ -96,7 +96,7 @@ func TestPoliciesSeeTheRequestAsItIs(t *testing.T) {
 	p, err := spillway.New(policies...).Enter(context.Background(), r)
 	require.NoError(t, err)
 	require.Equal(t, base, p.Arrived())
-	p.DoneAt(at(1), spillway.Success)
+	p.DoneAt(at(1), spillway.Success, 0)
 	for _, probe := range ps {
 		require.Equal(t, []spillway.Request{r}, probe.admits)
 		require.Equal(t, []spillway.Request{r}, probe.ends)
@@ -141,7 +141,7 @@ func TestArrivalsFromAnyEpoch(t *testing.T) {
 			p, err := gate.Enter(context.Background(), spillway.Request{Arrived: arrived})
 			require.NoError(t, err)
 			require.Equal(t, arrived, p.Arrived())
-			p.DoneAt(arrived.Add(time.Duration(i)), spillway.Success)
+			p.DoneAt(arrived.Add(time.Duration(i)), spillway.Success, 0)
 			require.Equal(t, arrived, ps[0].ends[i-1].Arrived)
 			require.Equal(t, spillway.Result{Outcome: spillway.Success, Latency: time.Duration(i)}, ps[0].results[i-1])
 		}

@@ -31,22 +31,18 @@ func (p *Permit) Done(o Outcome) {
 	p.end(o, time.Since(p.req.Arrived), 0)
 }
 
-// DoneRetryAfter is [Permit.Done] for a call whose answer asked the client to wait before it tries again, such as by the
-// Retry-After of a 503. A negative retryAfter counts as 0.
-func (p *Permit) DoneRetryAfter(o Outcome, retryAfter time.Duration) {
+// DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. If now is zero,
+// DoneAt reads the clock; a time before the arrival counts as the arrival. RetryAfter is how long the answer asked the
+// client to wait, such as by the Retry-After of a 503; 0, or a negative value, if it did not.
+func (p *Permit) DoneAt(now time.Time, o Outcome, retryAfter time.Duration) {
 	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
 	}
-	p.end(o, time.Since(p.req.Arrived), max(retryAfter, 0))
-}
-
-// DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. A time before
-// the arrival counts as the arrival.
-func (p *Permit) DoneAt(now time.Time, o Outcome) {
-	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
-		return
+	latency := now.Sub(p.req.Arrived)
+	if now.IsZero() {
+		latency = time.Since(p.req.Arrived)
 	}
-	p.end(o, now.Sub(p.req.Arrived), 0)
+	p.end(o, latency, max(retryAfter, 0))
 }
 
 // Arrived returns when the request reached the Gate, or the zero time for the zero Permit.

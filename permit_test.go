@@ -26,8 +26,8 @@ func enter(t *testing.T, n int) (*spillway.Permit, []*probe, *spillway.Gate) {
 
 func TestFirstDoneWins(t *testing.T) {
 	p, ps, gate := enter(t, 3)
-	p.DoneAt(at(time.Second), spillway.Success)
-	p.DoneAt(at(2*time.Second), spillway.Failure)
+	p.DoneAt(at(time.Second), spillway.Success, 0)
+	p.DoneAt(at(2*time.Second), spillway.Failure, 0)
 	p.Done(spillway.Dropped)
 	for _, probe := range ps {
 		require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: time.Second}}, probe.results)
@@ -38,7 +38,7 @@ func TestFirstDoneWins(t *testing.T) {
 func TestZeroPermit(t *testing.T) {
 	var p spillway.Permit
 	p.Done(spillway.Success)
-	p.DoneAt(base, spillway.Failure)
+	p.DoneAt(base, spillway.Failure, 0)
 	p.Done(spillway.Success)
 	require.True(t, p.Arrived().IsZero())
 	require.Equal(t, spillway.Permit{}, p)
@@ -55,7 +55,7 @@ func TestConcurrentDone(t *testing.T) {
 				if i%2 == 0 {
 					p.Done(spillway.Success)
 				} else {
-					p.DoneAt(at(1), spillway.Failure)
+					p.DoneAt(at(1), spillway.Failure, 0)
 				}
 			})
 		}
@@ -96,7 +96,7 @@ func TestDeferredDoneCoversPanicAndGoexit(t *testing.T) {
 
 func TestDoneBeforeTheArrivalCountsAsTheArrival(t *testing.T) {
 	p, ps, _ := enter(t, 1)
-	p.DoneAt(at(-time.Second), spillway.Success)
+	p.DoneAt(at(-time.Second), spillway.Success, 0)
 	require.Equal(t, []spillway.Result{{Outcome: spillway.Success}}, ps[0].results)
 
 	q, err := spillway.New(ps[0]).Enter(context.Background(), spillway.Request{Arrived: time.Now().Add(time.Hour)})
@@ -108,7 +108,7 @@ func TestDoneBeforeTheArrivalCountsAsTheArrival(t *testing.T) {
 func TestOnlyAGateSaysRefused(t *testing.T) {
 	for _, o := range []spillway.Outcome{spillway.Refused, spillway.Refused + 1, 100, 255} {
 		p, ps, gate := enter(t, 1)
-		p.DoneAt(at(time.Second), o)
+		p.DoneAt(at(time.Second), o, 0)
 		require.Equal(t, []spillway.Result{{Outcome: spillway.Ignored, Latency: time.Second}}, ps[0].results)
 		require.Equal(t, spillway.GateStats{Admitted: 1, Ignored: 1}, gate.Stats())
 	}
@@ -179,7 +179,7 @@ func TestDoneAtAfterAWait(t *testing.T) {
 		start := time.Now()
 		p, err := gate.Enter(context.Background(), spillway.Request{})
 		require.NoError(t, err)
-		p.DoneAt(start.Add(500*time.Millisecond), spillway.Success) // before it reached policy 2
+		p.DoneAt(start.Add(500*time.Millisecond), spillway.Success, 0) // before it reached policy 2
 		require.Equal(t, 500*time.Millisecond, ps[0].results[0].Latency)
 		require.Zero(t, ps[2].results[0].Latency)
 	})
@@ -208,7 +208,7 @@ func TestWaitsInVirtualTime(t *testing.T) {
 			gate := spillway.New(ps[0], &waiting{ps[1], time.Second}, ps[2])
 			p, err := gate.Enter(context.Background(), spillway.Request{Arrived: arrived})
 			require.NoError(t, err)
-			p.DoneAt(arrived.Add(5*time.Second), spillway.Success)
+			p.DoneAt(arrived.Add(5*time.Second), spillway.Success, 0)
 			for _, probe := range ps {
 				require.Equal(t, arrived, probe.admits[0].Arrived)
 				require.Equal(t, arrived, probe.ends[0].Arrived)

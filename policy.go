@@ -13,7 +13,10 @@ import (
 // A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
 // directly: they put it behind a [Gate]. Methods may be called concurrently.
 //
-// A Policy that may block in Admit also implements [Queuer]. Package policytest checks the whole contract.
+// A Policy that may block in Admit, until there is room or ctx ends, has a further method, Queues(), which does nothing. It makes
+// a [Gate] read the clock again behind the Policy, so that the wait does not count as latency for the policies behind it.
+//
+// Package policytest checks the whole contract.
 type Policy interface {
 	// Admit reports whether r may run. A nil error admits r and obliges the caller to call Done once with the same r and
 	// Ticket. Any other error refuses r, changes nothing and owes no Done: it is a *[Rejection], or ctx.Err() from a
@@ -25,21 +28,13 @@ type Policy interface {
 	Done(r Request, t Ticket, res Result)
 }
 
-// A Queuer is a [Policy] that may block in Admit, until there is room or ctx ends. A [Gate] reads the clock again behind
-// a Queuer, so that the wait does not count as latency for the policies behind it.
-type Queuer interface {
-	Policy
-	// Queues does nothing: it marks a Policy whose Admit may block.
-	Queues()
-}
+// A queuer is a Policy that may block in Admit.
+type queuer interface{ Queues() }
 
 // A Ticket is one word that a [Policy] keeps between Admit and Done, such as the generation of a breaker. Only the
-// Policy that issued it knows its meaning. The greatest value, all bits set, belongs to wrappers such as [Shadow]: a
+// Policy that issued it knows its meaning. The greatest value, all bits set, belongs to wrappers such as package shadow: a
 // Policy does not issue it.
 type Ticket uint64
-
-// noTicket is the Ticket of a wrapper for a request that the Policy inside it did not admit.
-const noTicket = ^Ticket(0)
 
 // A Request describes a request to a [Policy]. The zero Request is valid.
 type Request struct {
@@ -50,7 +45,7 @@ type Request struct {
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost makes no room.
 	Cost int
 	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; its wall clock
-	// then follows a step of the system's within a second. If the caller sets it, waits in a [Queuer] count as latency.
+	// then follows a step of the system's within a second. If the caller sets it, waits in a policy that queues count as latency.
 	Arrived time.Time
 }
 
@@ -94,12 +89,12 @@ func (p *Priority) UnmarshalText(text []byte) error {
 	}
 	base, ok := map[string]Priority{"sheddable": Sheddable, "normal": Normal, "critical": Critical}[name]
 	if !ok {
-		return fmt.Errorf("spillway: Priority: must be sheddable, normal or critical, with +n or -n behind it or not, got %q", text)
+		return fmt.Errorf("spillway: Priority: name must be sheddable, normal or critical, then nothing, +n or -n, got %q", text)
 	}
 	if rest != "" {
 		n, err := strconv.Atoi(rest)
 		if err != nil || (n > 0) != (base+Priority(n) > base) {
-			return fmt.Errorf("spillway: Priority: what follows %s must be a whole number, got %q", name, text)
+			return fmt.Errorf("spillway: Priority: offset after %s must be an integer in range, such as +2 or -1, got %q", name, text)
 		}
 		base += Priority(n)
 	}
@@ -110,7 +105,7 @@ func (p *Priority) UnmarshalText(text []byte) error {
 // A Result says how an admitted request went.
 type Result struct {
 	Outcome Outcome
-	// Latency is the time from Request.Arrived to Done, never negative. It does not include waits in a [Queuer] in front of
+	// Latency is the time from Request.Arrived to Done, never negative. It does not include waits in a queueing policy in front of
 	// the policy, because the request reaches the policy after them.
 	Latency time.Duration
 	// RetryAfter is how long downstream asked clients to wait, such as by the Retry-After of a 503; 0 if it did not.
@@ -150,8 +145,3 @@ func (o Outcome) String() string { return enum.String(outcomeKind, outcomeNames,
 
 // MarshalText returns o.String(), or an error if there is no such outcome.
 func (o Outcome) MarshalText() ([]byte, error) { return enum.Marshal(outcomeKind, outcomeNames, o) }
-
-// UnmarshalText reads the text of [Outcome.String].
-func (o *Outcome) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(outcomeKind, outcomeNames, o, text)
-}

@@ -12,7 +12,8 @@ var ErrRejected = errors.New("spillway: rejected")
 // A Rejection is the error of a [Policy] that refuses a request. It is shared between requests and never modified: a Policy
 // makes it beforehand, and publishes a new one when its fields change.
 type Rejection struct {
-	// Policy names the policy that refused, such as "shedder".
+	// Policy is the name of the policy that refused: the Name that its options or its rule gave it, or by default its kind, such
+	// as "shedder".
 	Policy string
 	// Reason is a constant such as "limit reached", fit for a metric label.
 	Reason string

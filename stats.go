@@ -1,16 +1,11 @@
 package spillway
 
 import (
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/internal/stripe"
-	"github.com/spillway-go/spillway/stats"
+	"github.com/spillway-go/spillway/internal/tally"
 )
-
-// maxReasons is the number of reasons that a Gate counts separately. Further reasons are counted as "other".
-const maxReasons = 64
 
 // GateStats is a snapshot of what a [Gate] has done since it was made. The figures are read one after the other while
 // requests go on: each is right, their sums may be off by the requests of that moment.
@@ -56,17 +51,17 @@ func (g *Gate) Stats() GateStats {
 	}
 	s.Ignored, s.Succeeded, s.Failed, s.Dropped = ends[Ignored], ends[Success], ends[Failure], ends[Dropped]
 	s.InFlight = s.Admitted - s.Succeeded - s.Failed - s.Dropped - s.Ignored
-	s.ByReason = c.refusals.list()
-	for _, r := range s.ByReason {
-		s.Refused += r.Count
-	}
+	c.refusals.Each(func(e tally.Entry) {
+		s.ByReason = append(s.ByReason, Refusal(e))
+		s.Refused += e.Count
+	})
 	return s
 }
 
 // gateCounts are striped as a [stats.Counter] is, with all counts of a stripe in one place: a request touches them twice.
 type gateCounts struct {
 	cells    atomic.Pointer[[]gateCell] // nil until the first count
-	refusals tally
+	refusals tally.Tally
 }
 
 type gateCell struct {
@@ -93,71 +88,8 @@ func (c *gateCounts) grow() *[]gateCell {
 // refused counts one refusal by policy i.
 func (c *gateCounts) refused(i int, err error) {
 	if rej := RejectionOf(err); rej != nil {
-		c.refusals.add(i, rej.Policy, rej.Reason)
+		c.refusals.Add(i, rej.Policy, rej.Reason)
 		return
 	}
 	c.cell().cancelled.Add(1)
-}
-
-// A tally counts refusals by policy and reason. Reasons are few and constant, so a scan of an immutable slice finds the
-// counter without a lock; only the first refusal of a kind takes one.
-type tally struct {
-	mu      sync.Mutex
-	entries atomic.Pointer[[]*tallyEntry]
-}
-
-type tallyEntry struct {
-	index          int
-	policy, reason string
-	count          stats.Counter
-}
-
-func (t *tally) add(index int, policy, reason string) {
-	if e := t.find(index, policy, reason); e != nil {
-		e.count.Add(1)
-		return
-	}
-	t.insert(index, policy, reason).count.Add(1)
-}
-
-func (t *tally) find(index int, policy, reason string) *tallyEntry {
-	if entries := t.entries.Load(); entries != nil {
-		for _, e := range *entries {
-			if e.index == index && e.reason == reason && e.policy == policy {
-				return e
-			}
-		}
-	}
-	return nil
-}
-
-func (t *tally) insert(index int, policy, reason string) *tallyEntry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var entries []*tallyEntry
-	if p := t.entries.Load(); p != nil {
-		entries = *p
-	}
-	if len(entries) >= maxReasons {
-		policy, reason = "other", "other"
-	}
-	if e := t.find(index, policy, reason); e != nil {
-		return e
-	}
-	e := &tallyEntry{index: index, policy: policy, reason: reason}
-	entries = append(slices.Clip(entries), e)
-	t.entries.Store(&entries)
-	return e
-}
-
-func (t *tally) list() []Refusal {
-	p := t.entries.Load()
-	if p == nil {
-		return nil
-	}
-	out := make([]Refusal, len(*p))
-	for i, e := range *p {
-		out[i] = Refusal{Index: e.index, Policy: e.policy, Reason: e.reason, Count: e.count.Value()}
-	}
-	return out
 }

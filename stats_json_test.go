@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -24,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/shadow"
 	"github.com/spillway-go/spillway/shedder"
 )
 
@@ -40,9 +42,9 @@ func snapshots(t *testing.T) map[string]any {
 	newBucket := func(string) (limiter.Member, error) { return bucket, nil }
 	return map[string]any{
 		"GateStats":               gate.Stats(),
-		"ShadowStats":             spillway.Shadow(bucket).Stats()[0],
+		"shadow.Stats":            shadow.New(bucket).Stats()[0],
 		"adaptive.Stats":          spillway.Must(adaptive.New(nil)).Stats(),
-		"breaker.RegistryStats":   spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{New: newBreaker})).Stats(),
+		"breaker.KeyedStats":      spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{New: newBreaker})).Stats(),
 		"breaker.Stats":           spillway.Must(breaker.New(nil)).Stats(),
 		"breaker.ThrottleStats":   spillway.Must(breaker.NewThrottle(nil)).Stats(),
 		"httpgate.Stats":          handler.Stats(),
@@ -94,7 +96,6 @@ func TestShedderStatsInJSON(t *testing.T) {
 }
 
 func TestEnumerationsAreText(t *testing.T) {
-	comesBack(t, spillway.Ignored, spillway.Success, spillway.Failure, spillway.Dropped, spillway.Refused)
 	comesBack(t, breaker.Closed, breaker.HalfOpen, breaker.Open)
 	comesBack(t, breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed, breaker.MetricsOnly)
 	comesBack(t, shedder.Calm, shedder.Full, shedder.CPUHigh, shedder.SignalHigh)
@@ -102,13 +103,21 @@ func TestEnumerationsAreText(t *testing.T) {
 		math.MaxInt, math.MinInt)
 
 	p := spillway.Critical
-	for _, wrong := range []string{"", "urgent", "normal+", "normal*2", "normal+x", "critical+9223372036854775807"} {
-		require.ErrorContains(t, p.UnmarshalText([]byte(wrong)), "spillway: Priority: ", wrong)
+	for wrong, says := range map[string]string{
+		"":                             "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"urgent":                       "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"normal*2":                     "name must be sheddable, normal or critical, then nothing, +n or -n",
+		"normal+":                      "offset after normal must be an integer in range, such as +2 or -1",
+		"normal+x":                     "offset after normal must be an integer in range, such as +2 or -1",
+		"critical+9223372036854775807": "offset after critical must be an integer in range, such as +2 or -1",
+	} {
+		require.EqualError(t, p.UnmarshalText([]byte(wrong)), fmt.Sprintf("spillway: Priority: %s, got %q", says, wrong))
 	}
 	require.Equal(t, spillway.Critical, p, "an error changes nothing")
-	var o spillway.Outcome
-	require.EqualError(t, o.UnmarshalText([]byte("won")), `spillway: Outcome: must be one of ignored, success, failure, dropped, refused, got "won"`)
-	_, err := spillway.Outcome(7).MarshalText()
+	out, err := json.Marshal([]spillway.Outcome{spillway.Ignored, spillway.Success, spillway.Failure, spillway.Dropped, spillway.Refused})
+	require.NoError(t, err)
+	require.JSONEq(t, `["ignored", "success", "failure", "dropped", "refused"]`, string(out))
+	_, err = spillway.Outcome(7).MarshalText()
 	require.EqualError(t, err, "spillway: Outcome: must be one of the named values, got 7")
 }
 

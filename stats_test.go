@@ -141,7 +141,7 @@ func TestInFlightIsNeverNegative(t *testing.T) {
 	all.Go(func() {
 		for !stop.Load() {
 			p, _ := gate.Enter(context.Background(), spillway.Request{Arrived: base})
-			p.DoneAt(base, spillway.Ignored)
+			p.DoneAt(base, spillway.Ignored, 0)
 		}
 	})
 	least := int64(0)

@@ -86,7 +86,7 @@ func ExampleEstimator() {
 	if err != nil {
 		return
 	}
-	permit.DoneAt(permit.Arrived().Add(time.Second), spillway.Success)
+	permit.DoneAt(permit.Arrived().Add(time.Second), spillway.Success, 0)
 	fmt.Println(limit.Stats().Limit)
 	// Output: 19
 }

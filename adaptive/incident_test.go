@@ -72,7 +72,7 @@ func TestHourOfOverloadDoesNotMoveTheBaseline(t *testing.T) {
 			require.Less(t, last, 130*time.Millisecond)
 			require.GreaterOrEqual(t, r.Goodput, c.least)
 			require.LessOrEqual(t, r.WronglyRefused, 0.01)
-			require.LessOrEqual(t, r.RecoveredS, 2.0)
+			require.LessOrEqual(t, r.Recovered, 2*time.Second)
 
 			r, peak, _ = play(t, service(2), adaptive.Options{Estimator: estimators[name](), MaxRise: adaptive.Off})
 			require.Greater(t, peak, 2*healthiest, "without the bound it drifts")
@@ -93,12 +93,12 @@ func TestHourOfSlowCallsDoesNotMoveTheBaseline(t *testing.T) {
 			r, peak, last := play(t, service(0.6, slow...), adaptive.Options{Estimator: e()})
 			require.LessOrEqual(t, peak, healthiest)
 			require.Less(t, last, 130*time.Millisecond)
-			require.LessOrEqual(t, r.P99, 2500.0)
-			require.LessOrEqual(t, r.RecoveredS, 2.0)
+			require.LessOrEqual(t, r.P99, 2500*time.Millisecond)
+			require.LessOrEqual(t, r.Recovered, 2*time.Second)
 
 			r, peak, _ = play(t, service(0.6, slow...), adaptive.Options{Estimator: e(), MaxRise: adaptive.Off})
 			require.Greater(t, peak, 4*healthiest, "without the bound it drifts")
-			require.GreaterOrEqual(t, r.P99, 6000.0)
+			require.GreaterOrEqual(t, r.P99, 6*time.Second)
 		})
 	}
 }

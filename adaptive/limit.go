@@ -27,6 +27,7 @@ type Limit struct {
 	ceiling  atomic.Int64 // ns
 	refused  stats.Counter
 	inside   inflight.Counter
+	full     *spillway.Rejection // nil in the zero Limit
 
 	mu      sync.Mutex // guards the rest
 	opts    Options
@@ -35,7 +36,8 @@ type Limit struct {
 	healthy healthy
 }
 
-var errFull = &spillway.Rejection{Policy: "adaptive", Reason: ReasonLimit}
+// errZero is the answer of the zero Limit.
+var errZero = &spillway.Rejection{Policy: "adaptive", Reason: ReasonLimit}
 
 // New returns a Limit with the given options; nil means the defaults. It returns an error that names the invalid field.
 func New(o *Options) (*Limit, error) {
@@ -49,7 +51,10 @@ func New(o *Options) (*Limit, error) {
 	if opts.Initial < opts.Min || opts.Initial > opts.Max {
 		return nil, fmt.Errorf("adaptive: Initial must be from Min to Max, which are %d and %d, got %d", opts.Min, opts.Max, opts.Initial)
 	}
-	l := &Limit{inside: inflight.New(), exact: float64(opts.Initial)}
+	l := &Limit{
+		inside: inflight.New(), exact: float64(opts.Initial),
+		full: &spillway.Rejection{Policy: opts.Name, Reason: ReasonLimit},
+	}
 	l.install(opts, o.Estimator == nil)
 	return l, nil
 }
@@ -77,7 +82,10 @@ func (l *Limit) Admit(context.Context, spillway.Request) (spillway.Ticket, error
 	at, ok := l.inside.Enter(l.limit.Load())
 	if !ok {
 		l.refused.Add(1)
-		return 0, errFull
+		if l.full == nil {
+			return 0, errZero
+		}
+		return 0, l.full
 	}
 	return spillway.Ticket(l.inside.Size())<<inflight.CellBits | spillway.Ticket(at), nil
 }
@@ -104,9 +112,12 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 
 // Stats is a snapshot of a [Limit].
 type Stats struct {
-	Limit    int64 // greatest number of requests in flight
+	Name     string // Options.Name
+	Limit    int64  // greatest number of requests in flight
 	InFlight int64
-	Refused  int64 // requests refused since New
+	Admitted int64 // requests admitted since New
+	Refused  int64 // requests refused since New: the sum of ByReason
+	ByReason []spillway.Refusal
 	// Baseline is the latency that the Estimator takes for healthy; 0 if it is not known yet, or if it has none.
 	Baseline time.Duration
 	// Ceiling is the longest latency that Baseline may rise to; 0 if there is no bound, as in the first seconds.
@@ -115,10 +126,22 @@ type Stats struct {
 
 // Stats returns a snapshot. It may be called at any time and does not wait for the Estimator.
 func (l *Limit) Stats() Stats {
-	return Stats{
-		Limit: l.limit.Load(), InFlight: l.inside.Size(), Refused: l.refused.Value(),
+	s := Stats{
+		Name: l.name(), Limit: l.limit.Load(), Refused: l.refused.Value(),
 		Baseline: time.Duration(l.baseline.Load()), Ceiling: time.Duration(l.ceiling.Load()),
 	}
+	s.InFlight, s.Admitted = l.inside.Totals()
+	if s.Refused > 0 {
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: ReasonLimit, Count: s.Refused}}
+	}
+	return s
+}
+
+func (l *Limit) name() string {
+	if l.full == nil {
+		return ""
+	}
+	return l.full.Policy
 }
 
 var _ spillway.Policy = (*Limit)(nil)

@@ -50,7 +50,10 @@ func TestLimitFollowsItsEstimator(t *testing.T) {
 	l.Done(r, first, spillway.Result{Outcome: spillway.Ignored, Latency: time.Second})
 	l.Done(r, second, spillway.Result{Outcome: spillway.Dropped, Latency: time.Second})
 	require.Equal(t, []adaptive.Sample{{Latency: time.Second, InFlight: 2, Dropped: true}}, e.seen)
-	require.Equal(t, adaptive.Stats{Limit: 1, Refused: 1}, l.Stats())
+	require.Equal(t, adaptive.Stats{
+		Name: "adaptive", Limit: 1, Admitted: 2, Refused: 1,
+		ByReason: []spillway.Refusal{{Policy: "adaptive", Reason: adaptive.ReasonLimit, Count: 1}},
+	}, l.Stats())
 
 	for next, want := range map[float64]int64{100: 9, -5: 1, 4.99: 4, math.Inf(1): 9} {
 		e.next = next
@@ -102,7 +105,7 @@ func TestUnderConcurrency(t *testing.T) {
 						if err != nil {
 							continue
 						}
-						p.DoneAt(p.Arrived().Add(time.Duration(i*j%7)*time.Millisecond), spillway.Outcome(j%4))
+						p.DoneAt(p.Arrived().Add(time.Duration(i*j%7)*time.Millisecond), spillway.Outcome(j%4), 0)
 					}
 				})
 			}

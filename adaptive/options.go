@@ -6,6 +6,8 @@ import (
 	"math"
 	"reflect"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/name"
 )
 
 // Off disables what a field of [Options] stands for, where zero means its default.
@@ -13,6 +15,9 @@ const Off = -1
 
 // Options are the options of a [Limit]. The zero Options are the defaults.
 type Options struct {
+	// Name is what rejections and Stats call the Limit: printable ASCII, at most 64 bytes. If Name is empty, it is "adaptive". It
+	// cannot change later.
+	Name string
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
 	// Initial is the limit to begin with. If Initial is 0, it is 20, or the bound nearest to that. It cannot change
@@ -39,6 +44,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxRise = cmp.Or(o.MaxRise, 2.0)
 	if o.Estimator == nil {
 		o.Estimator = &Gradient2{}
+	}
+	var err error
+	if o.Name, err = name.Or("adaptive", o.Name, "adaptive"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
 	}
 	return o, o.validate()
 }
@@ -84,8 +93,8 @@ func (l *Limit) Options() Options {
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [New]. The limit and the healthy
 // latencies learned so far stay. Another Estimator begins from the present limit; the one in force goes on if it is passed
-// again, or if Estimator is nil and New or Tune made it. Initial cannot change: it must be 0 or the one given to New. Tune returns an error
-// that names the invalid field, and then changes nothing.
+// again, or if Estimator is nil and New or Tune made it. Name and Initial cannot change: each must be zero or the one given to New. Tune returns
+// an error that names the invalid field, and then changes nothing.
 func (l *Limit) Tune(o Options) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,6 +102,10 @@ func (l *Limit) Tune(o Options) error {
 		return fmt.Errorf("adaptive: Tune: Initial cannot change from %d, got %d", l.opts.Initial, o.Initial)
 	}
 	o.Initial = l.opts.Initial
+	var err error
+	if o.Name, err = name.Keep("adaptive", l.opts.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	own := o.Estimator == nil
 	if own && l.own {
 		o.Estimator = l.opts.Estimator

@@ -51,6 +51,7 @@ func TestInvalidOptions(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	l := spillway.Must(adaptive.New(nil))
 	require.Equal(t, adaptive.Options{
+		Name:      "adaptive",
 		Estimator: &adaptive.Gradient2{}, Initial: 20, Min: 1, Max: 1000,
 		MaxRise: 2,
 	}, l.Options())
@@ -65,6 +66,7 @@ func TestTune(t *testing.T) {
 	require.EqualValues(t, 10, l.Stats().Limit, "a new bound holds at once")
 	o := l.Options()
 	require.Equal(t, adaptive.Options{
+		Name:      "adaptive",
 		Estimator: &adaptive.Gradient2{}, Initial: 50, Min: 1, Max: 10, MaxRise: 2,
 	}, o, "a zero field means its default")
 	require.NoError(t, l.Tune(o))

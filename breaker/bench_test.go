@@ -101,7 +101,7 @@ func BenchmarkBreakerClosedWindowCalls(b *testing.B) {
 func BenchmarkBreakerFailing(b *testing.B) {
 	o := &breaker.Options{FailureRate: 1, Consecutive: breaker.Off}
 	brk := newBreaker(b, o)
-	require.NoError(b, brk.SetMode(breaker.MetricsOnly))
+	require.NoError(b, brk.SetMode(time.Now(), breaker.MetricsOnly))
 	benchPolicy(b, brk, spillway.Failure)
 }
 
@@ -128,8 +128,8 @@ func BenchmarkThrottleFailing(b *testing.B) { benchPolicy(b, newThrottle(b, nil)
 
 func BenchmarkThrottleGate(b *testing.B) { benchGate(b, newThrottle(b, nil)) }
 
-func BenchmarkRegistry(b *testing.B) {
-	r := newRegistry(b, nil)
+func BenchmarkKeyed(b *testing.B) {
+	r := newKeyed(b, nil)
 	keys := [...]string{"api.example.com", "db.example.com", "cache.example.com", "auth.example.com"}
 	ctx, start, i := context.Background(), time.Now(), 0
 	b.ReportAllocs()
@@ -142,9 +142,9 @@ func BenchmarkRegistry(b *testing.B) {
 	}
 }
 
-// BenchmarkRegistryFlood is with keys that never come again.
-func BenchmarkRegistryFlood(b *testing.B) {
-	r := newRegistry(b, &breaker.RegistryOptions{MaxKeys: 64})
+// BenchmarkKeyedFlood is with keys that never come again.
+func BenchmarkKeyedFlood(b *testing.B) {
+	r := newKeyed(b, &breaker.KeyedOptions{MaxKeys: 64})
 	ctx, start := context.Background(), time.Now()
 	var key [8]byte
 	keys := make([]string, 4096)

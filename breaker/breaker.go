@@ -12,10 +12,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-const policyName = "breaker"
-
 // errZero is what zero values answer.
-var errZero = &spillway.Rejection{Policy: policyName, Reason: ReasonZero}
+var errZero = &spillway.Rejection{Policy: "breaker", Reason: reasonZero}
 
 // A Breaker is a [spillway.Policy] that lets calls through while closed, refuses them while open, and lets a few probes
 // through while half-open to decide which it should be. It is the circuit breaker of Nygard's "Release It!".
@@ -33,7 +31,7 @@ type Breaker struct {
 	streak atomic.Int64 // failures in a row
 	_      [stripe.Size - 8]byte
 
-	refused stats.Counter
+	refused [numWhys]stats.Counter
 	stale   atomic.Int64
 	panics  atomic.Int64
 	vetoed  atomic.Int64
@@ -41,10 +39,10 @@ type Breaker struct {
 	mu      sync.Mutex // guards the rest; not taken while closed
 	machine machine
 	wouldAt instant // when MetricsOnly last reported
-	queue   []Event // to be told
-	telling bool    // by some goroutine
-	veto    vetoer  // of the registry; nil outside
-	charged bool    // the registry counts this Breaker as open
+	queue   []Event // not delivered yet
+	telling bool    // a goroutine is delivering
+	veto    vetoer  // of the Keyed; nil outside
+	charged bool    // the Keyed counts this Breaker as open
 }
 
 // A vetoer bounds how many breakers may be open at once.
@@ -77,7 +75,7 @@ func New(o *Options) (*Breaker, error) {
 }
 
 // The ticket of a call is the generation above the slot in which it began, that of a probe its lease instead of the slot.
-// The uppermost bit belongs to the [Registry].
+// The uppermost bit belongs to the [Keyed].
 const (
 	probeBit   spillway.Ticket = 1 << 62
 	genShift                   = 32
@@ -92,7 +90,8 @@ func ticket(gen uint32, low int64) spillway.Ticket {
 func genOf(t spillway.Ticket) uint32 { return uint32(t>>genShift) & ticketGens }
 
 // Admit lets r through if the Breaker is closed, or half-open with room for a probe. Otherwise it returns a shared
-// *[spillway.Rejection] whose RetryAfter is the time that remains, renewed at most every 100 ms.
+// *[spillway.Rejection] whose RetryAfter is the time that remains, renewed at most every 100 ms. Its Reason is "open",
+// "half-open", "closing" during a ramp, or "forced-open".
 func (b *Breaker) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	p := b.phase.Load()
 	if p == nil {
@@ -176,7 +175,7 @@ func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 	}
 }
 
-// startOf returns the slot that a ticket tells: the one nearest to the newest with these lower bits.
+// startOf returns the slot in a ticket: the one nearest to the newest with these lower bits.
 func (b *Breaker) startOf(t spillway.Ticket) int64 {
 	newest := b.ring.newest.Load()
 	return newest + int64(int32(uint32(t)-uint32(newest)))
@@ -264,27 +263,27 @@ func (b *Breaker) reached(p *phase, now instant) string {
 		return ByConsecutive
 	}
 	c := b.counts(p, now)
-	total := c.Successes + c.Failures
-	if total >= int64(o.MinCalls) && rateOf(o.FailureRate).reachedBy(c.Failures, total) {
+	total := c.successes + c.failures
+	if total >= int64(o.MinCalls) && rateOf(o.FailureRate).reachedBy(c.failures, total) {
 		return ByFailureRate
 	}
 	if o.SlowCall == 0 || o.SlowRate == Off {
 		return ""
 	}
 	hung := b.hung(p, o, now)
-	if total += hung; total >= int64(o.MinCalls) && rateOf(o.SlowRate).reachedBy(c.Slow+hung, total) {
+	if total += hung; total >= int64(o.MinCalls) && rateOf(o.SlowRate).reachedBy(c.slow+hung, total) {
 		return BySlowRate
 	}
 	return ""
 }
 
 // counts returns the outcomes in the window.
-func (b *Breaker) counts(p *phase, now instant) Counts {
+func (b *Breaker) counts(p *phase, now instant) counts {
 	c := b.ring.sum(now)
 	if p.calls != nil {
-		ignored := c.Ignored
+		ignored := c.ignored
 		c = p.calls.sum()
-		c.Ignored = ignored
+		c.ignored = ignored
 	}
 	return c
 }

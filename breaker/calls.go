@@ -2,8 +2,8 @@ package breaker
 
 import "sync/atomic"
 
-// A callWindow counts the last outcomes, however old. Outcomes take places in turn; whoever takes one counts out what was
-// there. So the totals are exact whenever nobody is in between, without a lock.
+// A callWindow counts the last outcomes, however old. Outcomes take places in turn, and each one takes
+// the outcome that it replaces off the totals. So the totals are exact, without a lock, whenever no call is under way.
 type callWindow struct {
 	next   atomic.Uint64
 	places []atomic.Uint32 // taken, and the verdict
@@ -39,8 +39,8 @@ func (w *callWindow) count(n *atomic.Int64, bit verdict, old uint32, v verdict) 
 	}
 }
 
-func (w *callWindow) sum() Counts {
-	c := Counts{Failures: w.failures.Load(), Slow: w.slow.Load()}
-	c.Successes = max(w.total.Load()-c.Failures, 0)
+func (w *callWindow) sum() counts {
+	c := counts{failures: w.failures.Load(), slow: w.slow.Load()}
+	c.successes = max(w.total.Load()-c.failures, 0)
 	return c
 }

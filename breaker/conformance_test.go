@@ -210,8 +210,8 @@ func TestHangingCallsOpen(t *testing.T) {
 	require.EqualValues(t, 20, s.InFlight)
 }
 
-// TestHangsAreForgottenWithTheWindow shows that calls which never end, lost by their callers, count for one window.
-func TestHangsAreForgottenWithTheWindow(t *testing.T) {
+// TestHangsAreEvictedWithTheWindow shows that calls which never end, lost by their callers, count for one window.
+func TestHangsAreEvictedWithTheWindow(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{SlowCall: 2 * time.Second, Window: 10 * time.Second})
 	for range 20 {
 		_, err := g.admit()
@@ -232,7 +232,7 @@ func TestHangsOfAnEarlierTimeDoNotCount(t *testing.T) {
 		_, err := g.admit()
 		require.NoError(t, err)
 	}
-	b.ResetAt(g.now)
+	_ = b.SetState(g.now, breaker.Closed, 0)
 	g.run("+2s S =closed +1s S =closed")
 	require.EqualValues(t, 0, b.StatsAt(g.now).Hung)
 }
@@ -243,10 +243,10 @@ func TestStatsCountTheWindow(t *testing.T) {
 		g.call([]spillway.Outcome{spillway.Success, spillway.Failure, spillway.Failure}[i%3])
 	}
 	s := b.StatsAt(g.now)
-	require.Equal(t, breaker.Counts{Successes: 17, Failures: 33}, s.Counts)
+	require.Equal(t, counts{Successes: 17, Failures: 33}, countsOf(s))
 	require.InDelta(t, 0.66, s.FailureRate, 1e-9)
 	g.now = g.now.Add(4 * time.Second)
-	require.Equal(t, breaker.Counts{}, b.StatsAt(g.now).Counts, "before the next outcome")
+	require.Equal(t, counts{}, countsOf(b.StatsAt(g.now)), "before the next outcome")
 }
 
 func TestStatsCountTheLastCalls(t *testing.T) {
@@ -254,9 +254,9 @@ func TestStatsCountTheLastCalls(t *testing.T) {
 	for i := range 50 {
 		g.call([]spillway.Outcome{spillway.Success, spillway.Failure, spillway.Failure}[i%3])
 	}
-	require.Equal(t, breaker.Counts{Successes: 17, Failures: 33}, b.StatsAt(g.now).Counts)
+	require.Equal(t, counts{Successes: 17, Failures: 33}, countsOf(b.StatsAt(g.now)))
 	g.run("S*100")
-	require.Equal(t, breaker.Counts{Successes: 100}, b.StatsAt(g.now).Counts)
+	require.Equal(t, counts{Successes: 100}, countsOf(b.StatsAt(g.now)))
 }
 
 func TestStatsTellAll(t *testing.T) {
@@ -264,9 +264,10 @@ func TestStatsTellAll(t *testing.T) {
 	g.run("S I S F >a >b +1s F =open b:S rej rej +1s")
 	s := b.StatsAt(g.now)
 	require.Equal(t, breaker.Stats{
-		State: breaker.Open, Since: t0.Add(time.Second), Reason: breaker.ByFailureRate,
-		Counts: breaker.Counts{Successes: 2, Failures: 2, Ignored: 1}, FailureRate: 0.5, Consecutive: 2,
+		Name: "breaker", State: breaker.Open, Since: t0.Add(time.Second), Reason: breaker.ByFailureRate,
+		Successes: 2, Failures: 2, Ignored: 1, FailureRate: 0.5, Consecutive: 2,
 		InFlight: 1, Reopenings: 1, NextProbe: t0.Add(6 * time.Second), Refused: 2, Stale: 1,
+		ByReason: []spillway.Refusal{{Policy: "breaker", Reason: "open", Count: 2}},
 	}, s)
 	g.run("+4s >p")
 	s = b.StatsAt(g.now)
@@ -291,4 +292,15 @@ func TestOpenTimesVary(t *testing.T) {
 		require.InDelta(t, 9.5, retryAfter(t, err).Seconds(), 1.5)
 	}
 	require.Greater(t, len(seen), 900)
+}
+
+// counts are the outcomes in the Stats of a Breaker.
+type counts struct{ Successes, Failures, Ignored, Slow int64 }
+
+func countsOf(s breaker.Stats) counts { return counts{s.Successes, s.Failures, s.Ignored, s.Slow} }
+
+// shared returns the Breaker of keys that have none of their own.
+func shared(r *breaker.Keyed) *breaker.Breaker {
+	m, _ := r.Lookup("")
+	return m.(*breaker.Breaker)
 }

@@ -13,7 +13,7 @@
 // There are two kinds, and both are a [spillway.Policy]. A [Breaker] has three states: it lets everything through while
 // closed, nothing while open, and a few probes while half-open. A [Throttle] has none: it refuses a share of the calls
 // that grows with the share that fails. Take a Breaker for a dependency that is up or down, and a Throttle for one that is
-// often half up, such as an overloaded pool. A [Registry] keeps one of either for each key: a host, a route, a tenant.
+// often half up, such as an overloaded pool. A [Keyed] keeps one of either for each key: a host, a route, a tenant.
 //
 // # What counts
 //
@@ -26,5 +26,5 @@
 //
 // Nothing here reads a clock while a request passes: the time is [spillway.Request.Arrived] and the latency that the
 // caller reports. So the same code runs in tests and simulations. Methods that need the time have a form that takes it,
-// such as [Breaker.StateAt] for [Breaker.State].
+// such as [Breaker.StatsAt] for [Breaker.Stats].
 package breaker

@@ -1,8 +1,9 @@
 package breaker
 
-// unlock releases b.mu and tells the listener what has happened since it was taken.
+// unlock releases b.mu and delivers the events since it was taken.
 func (b *Breaker) unlock() {
-	listen := b.opts.Load().OnEvent
+	o := b.opts.Load()
+	listen := o.OnEvent
 	if listen == nil {
 		b.machine.changes = b.machine.changes[:0]
 		b.mu.Unlock()
@@ -10,7 +11,8 @@ func (b *Breaker) unlock() {
 	}
 	for _, c := range b.machine.changes {
 		b.queue = append(b.queue, Event{
-			Time: b.base.at(c.at), From: c.from, To: c.to, Reason: c.reason, OpenFor: c.openFor, WouldOpen: c.wouldOpen,
+			Policy: o.Name,
+			Time:   b.base.at(c.at), From: c.from, To: c.to, Reason: c.reason, OpenFor: c.openFor, WouldOpen: c.wouldOpen,
 		})
 	}
 	b.machine.changes = b.machine.changes[:0]
@@ -29,7 +31,7 @@ func (b *Breaker) unlock() {
 func (b *Breaker) tell(listen func(Event)) {
 	done := false
 	defer func() {
-		if !done { // the listener has ended its goroutine: the next one to come tells the rest
+		if !done { // the listener has ended its goroutine: the next caller delivers the rest
 			b.mu.Lock()
 			b.telling = false
 			b.mu.Unlock()

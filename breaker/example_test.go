@@ -40,14 +40,14 @@ func ExampleBreaker() {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) // time is data: this runs as well with time.Now
 	for range 3 {
 		permit, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
-		permit.DoneAt(now.Add(20*time.Millisecond), spillway.Failure)
+		permit.DoneAt(now.Add(20*time.Millisecond), spillway.Failure, 0)
 	}
 	now = now.Add(2020 * time.Millisecond)
 	_, err := gate.Enter(context.Background(), spillway.Request{Arrived: now})
 	if refused := spillway.RejectionOf(err); refused != nil {
 		fmt.Println(refused.Reason, refused.RetryAfter)
 	}
-	fmt.Println(brk.StateAt(now), brk.StateAt(now.Add(3*time.Second)))
+	fmt.Println(brk.StatsAt(now).State, brk.StatsAt(now.Add(3*time.Second)).State)
 	// Output:
 	// open 3s
 	// open half-open
@@ -103,17 +103,32 @@ func ExampleBreaker_SetMode() {
 			fmt.Println("would open:", e.Reason)
 		}
 	}}))
-	if err := brk.SetMode(breaker.MetricsOnly); err != nil {
+	if err := brk.SetMode(time.Now(), breaker.MetricsOnly); err != nil {
 		fmt.Println(err)
 	}
 	gate := spillway.New(brk)
 	for range 100 {
 		_ = spillway.Do(context.Background(), gate, spillway.Request{}, callDependency)
 	}
-	fmt.Println(brk.State(), brk.Stats().Counts.Failures)
+	fmt.Println(brk.State(), brk.Stats().Failures)
 	// Output:
 	// would open: consecutive failures
 	// closed 100
+}
+
+// An operator stops calls for as long as a database is restarted. Probes then find out whether it answers.
+func ExampleBreaker_SetState() {
+	brk := spillway.Must(breaker.New(&breaker.Options{Name: "checkout-db"}))
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := brk.SetState(now, breaker.Open, time.Minute); err != nil {
+		fmt.Println(err)
+	}
+	_, err := brk.Admit(context.Background(), spillway.Request{Arrived: now.Add(20 * time.Second)})
+	fmt.Println(err, spillway.RejectionOf(err).RetryAfter)
+	fmt.Println(brk.StatsAt(now.Add(time.Minute)).State)
+	// Output:
+	// spillway: checkout-db refused: open 40s
+	// half-open
 }
 
 // A Throttle refuses a share of the requests, and never all.
@@ -131,15 +146,15 @@ func ExampleThrottle() {
 	// more than nine of ten refused: true
 }
 
-// A Registry keeps one breaker for each key, here for each host.
-func ExampleRegistry() {
-	registry := spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{
+// A Keyed keeps one breaker for each key, here for each host.
+func ExampleKeyed() {
+	perHost := spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{
 		New: func(host string) (breaker.Member, error) {
 			return breaker.New(&breaker.Options{Consecutive: 3})
 		},
 		MaxKeys: 100,
 	}))
-	gate := spillway.New(registry)
+	gate := spillway.New(perHost)
 	for range 3 {
 		_ = spillway.Do(context.Background(), gate, spillway.Request{Key: "a.example"}, callDependency)
 	}
@@ -148,7 +163,7 @@ func ExampleRegistry() {
 	permit, err := gate.Enter(context.Background(), spillway.Request{Key: "b.example"})
 	fmt.Println("b:", err)
 	permit.Done(spillway.Success)
-	fmt.Println(registry.Stats().Open, "of", registry.Stats().Keys, "open")
+	fmt.Println(perHost.Stats().Open, "of", perHost.Stats().Keys, "open")
 	// Output:
 	// a: spillway: breaker refused: open
 	// b: <nil>
@@ -185,9 +200,9 @@ func Example_gobreaker() {
 	// true
 }
 
-// Coming from hystrix-go: a command is a key of a Registry, and the fallback is an if.
+// Coming from hystrix-go: a command is a key of a Keyed, and the fallback is an if.
 func Example_hystrix() {
-	commands, err := breaker.NewRegistry(&breaker.RegistryOptions{
+	commands, err := breaker.NewKeyed(&breaker.KeyedOptions{
 		New: func(command string) (breaker.Member, error) {
 			return breaker.New(&breaker.Options{
 				FailureRate: 0.5,             // ErrorPercentThreshold

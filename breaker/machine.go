@@ -29,7 +29,7 @@ type machine struct {
 	failed    int
 
 	src     rand.PCG
-	changes []change // not yet told
+	changes []change // not delivered yet
 }
 
 // A lease is one probe under way.
@@ -197,7 +197,7 @@ func (m *machine) hear(o *Options, now instant, peace time.Duration) {
 	}
 }
 
-// setMode changes who decides. Leaving a mode, or reset, begins anew: closed, with nothing remembered.
+// setMode changes the mode. Leaving a mode, or reset, begins anew: closed, with nothing remembered.
 func (m *machine) setMode(now instant, mode Mode) {
 	m.mode = mode
 	m.restart(now)
@@ -209,11 +209,34 @@ func (m *machine) setMode(now instant, mode Mode) {
 	m.enter(Closed, now, ByHand)
 }
 
+// setState makes the state that an operator wants, from where outcomes decide again.
+func (m *machine) setState(o *Options, now instant, state State, d time.Duration) {
+	if state == Closed {
+		m.setMode(now, Auto)
+		return
+	}
+	m.mode = Auto
+	m.openings = m.openingsAt(o, now)
+	if state == Open {
+		if d == 0 {
+			d = m.openFor(o)
+		}
+		m.deadline = now.after(d)
+		told := len(m.changes)
+		m.enter(Open, now, ByHand)
+		for i := range m.changes[told:] {
+			m.changes[told+i].openFor = d
+		}
+		return
+	}
+	m.enter(HalfOpen, now, ByHand)
+}
+
 func (m *machine) restart(now instant) {
 	m.openings, m.hint, m.closedAt = 0, longAgo, now
 }
 
-// enter makes to the state and, if it was another, remembers to tell.
+// enter makes to the state and, if it was another, records the change.
 func (m *machine) enter(to State, now instant, why string) {
 	if m.state != to {
 		m.changes = append(m.changes, change{at: now, from: m.state, to: to, reason: why})

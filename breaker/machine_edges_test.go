@@ -19,12 +19,12 @@ func TestAskingForTheStateChangesNothing(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 1, Jitter: off, Probes: 1})
 	require.Equal(t, breaker.Closed, b.State(), "before the first request")
 	g.run("F")
-	require.Equal(t, breaker.HalfOpen, b.StateAt(t0.Add(time.Hour)))
-	require.Equal(t, breaker.Open, b.StateAt(t0.Add(time.Second)))
+	require.Equal(t, breaker.HalfOpen, b.StatsAt(t0.Add(time.Hour)).State)
+	require.Equal(t, breaker.Open, b.StatsAt(t0.Add(time.Second)).State)
 	g.run("+1s rej=4s")
 	require.Equal(t, breaker.HalfOpen, b.StatsAt(t0.Add(time.Hour)).State)
 	g.run("rej=4s +4s >p")
-	require.Equal(t, breaker.Open, b.StateAt(g.now.Add(6*time.Second)), "the probe is lost")
+	require.Equal(t, breaker.Open, b.StatsAt(g.now.Add(6*time.Second)).State, "the probe is lost")
 	g.run("p:S =closed")
 }
 
@@ -77,8 +77,8 @@ func TestRampIsArmed(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 3, Jitter: off, Probes: 1, Ramp: 3 * time.Second})
 	g.run("F*3 +5s S =closed S rej=3s +1s rej=2s")
 	_, err := g.admit()
-	require.Equal(t, breaker.ReasonRamp, err.(*spillway.Rejection).Reason)
-	for b.StateAt(g.now) == breaker.Closed {
+	require.Equal(t, "closing", err.(*spillway.Rejection).Reason)
+	for b.StatsAt(g.now).State == breaker.Closed {
 		g.call(spillway.Failure)
 	}
 	g.run("rej=10s")
@@ -87,24 +87,24 @@ func TestRampIsArmed(t *testing.T) {
 func TestModes(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 2, Jitter: off})
 	set := func(m breaker.Mode) {
-		require.NoError(t, b.SetModeAt(g.now, m))
+		require.NoError(t, b.SetMode(g.now, m))
 		require.Equal(t, m, b.StatsAt(g.now).Mode)
 	}
 	g.run(">old")
 	set(breaker.ForcedOpen)
 	g.run("=open rej=0s +1000h =open rej=0s old:F")
 	_, err := g.admit()
-	require.Equal(t, breaker.ReasonForcedOpen, err.(*spillway.Rejection).Reason)
+	require.Equal(t, "forced-open", err.(*spillway.Rejection).Reason)
 	require.Zero(t, b.StatsAt(g.now).NextProbe)
 	set(breaker.ForcedClosed)
 	g.run("F*100 =closed")
-	require.EqualValues(t, 100, b.StatsAt(g.now).Counts.Failures)
+	require.EqualValues(t, 100, b.StatsAt(g.now).Failures)
 	set(breaker.Auto)
-	require.Zero(t, b.StatsAt(g.now).Counts)
+	require.Zero(t, countsOf(b.StatsAt(g.now)))
 	g.run("F =closed F =open")
 	set(breaker.ForcedClosed)
 	g.run("=closed S")
-	require.ErrorContains(t, b.SetMode(7), "mode must be in 0..3, got 7")
+	require.ErrorContains(t, b.SetMode(time.Now(), 7), "mode must be in 0..3, got 7")
 	require.EqualValues(t, 1, b.StatsAt(g.now).Stale)
 }
 
@@ -113,20 +113,60 @@ func TestMetricsOnlyTellsOnce(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{
 		Consecutive: off, MinCalls: 5, OnEvent: func(e breaker.Event) { told = append(told, e) },
 	})
-	require.NoError(t, b.SetModeAt(g.now, breaker.MetricsOnly))
+	require.NoError(t, b.SetMode(g.now, breaker.MetricsOnly))
 	g.run("F F F S S F F F S =closed +9s F")
-	require.Equal(t, []breaker.Event{{Time: t0, Reason: breaker.ByFailureRate, WouldOpen: true}}, told)
+	require.Equal(t, []breaker.Event{{Policy: "breaker", Time: t0, Reason: breaker.ByFailureRate, WouldOpen: true}}, told)
 	g.run("+1s F*10")
 	require.Len(t, told, 2, "once for each window")
+}
+
+// TestStatesByHand shows that an operator moves a Breaker to any state, and that outcomes decide again from there.
+func TestStatesByHand(t *testing.T) {
+	var told []breaker.Event
+	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 2, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) { told = append(told, e) }})
+	set := func(s breaker.State, d time.Duration) { require.NoError(t, b.SetState(g.now, s, d)) }
+	g.run("S >a")
+	set(breaker.Open, 30*time.Second)
+	require.Equal(t, []breaker.Event{{
+		Policy: "breaker", Time: g.now, From: breaker.Closed, To: breaker.Open, Reason: breaker.ByHand, OpenFor: 30 * time.Second,
+	}}, told)
+	g.run("=open rej=30s a:F +29s rej=1s +1s =half-open S =closed")
+	set(breaker.Open, 0)
+	g.run("rej=5s +1s")
+	set(breaker.Open, time.Second)
+	g.run("rej=1s +1s =half-open F =open rej=5s") // it did not lengthen the next open time
+	set(breaker.HalfOpen, 0)
+	g.run("=half-open >b rej b:S =closed")
+	require.NoError(t, b.SetMode(g.now, breaker.ForcedOpen))
+	set(breaker.HalfOpen, 0)
+	require.Equal(t, breaker.Auto, b.StatsAt(g.now).Mode)
+	g.run("F =open")
+	set(breaker.Closed, 0)
+	g.run("S =closed F S F =closed F =open")
+
+	for want, c := range map[string]struct {
+		s breaker.State
+		d time.Duration
+	}{
+		"breaker: SetState: state must be in 0..2, got 3":                                              {s: 3},
+		"breaker: SetState: d must be 0, or for the state open at most a year, got -1ns for open":      {s: breaker.Open, d: -1},
+		"breaker: SetState: d must be 0, or for the state open at most a year, got 1s for half-open":   {s: breaker.HalfOpen, d: time.Second},
+		"breaker: SetState: d must be 0, or for the state open at most a year, got 8761h0m0s for open": {s: breaker.Open, d: 8761 * time.Hour},
+	} {
+		s := b.StatsAt(g.now)
+		require.EqualError(t, b.SetState(g.now, c.s, c.d), want)
+		require.Equal(t, s, b.StatsAt(g.now), "an error changes nothing")
+	}
+	require.Error(t, new(breaker.Breaker).SetState(g.now, breaker.Open, 0))
 }
 
 func TestResetForgets(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 2, Jitter: off, Probes: 1})
 	reset := func() {
-		b.ResetAt(g.now)
+		_ = b.SetState(g.now, breaker.Closed, 0)
 		s := b.StatsAt(g.now)
 		require.Equal(t, breaker.Closed, s.State)
-		require.Zero(t, s.Counts)
+		require.Zero(t, countsOf(s))
 		require.Zero(t, s.Consecutive)
 		require.Zero(t, s.Reopenings)
 	}
@@ -138,15 +178,19 @@ func TestResetForgets(t *testing.T) {
 	reset()
 	g.run("p:F =closed S")
 	require.EqualValues(t, 2, b.StatsAt(g.now).Stale)
-	require.NoError(t, b.SetModeAt(g.now, breaker.ForcedOpen))
+	require.NoError(t, b.SetMode(g.now, breaker.ForcedOpen))
 	reset()
 	require.Equal(t, breaker.Auto, b.StatsAt(g.now).Mode)
 }
 
 func TestEventsTellAll(t *testing.T) {
 	var told []breaker.Event
+	var policy string
 	g, _ := newBreakerRig(t, &breaker.Options{
-		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) { told = append(told, e) },
+		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) {
+			policy, e.Policy = e.Policy, ""
+			told = append(told, e)
+		},
 	})
 	g.run("F +5s F +15s >lost +1h S")
 	at := t0.Add
@@ -159,6 +203,7 @@ func TestEventsTellAll(t *testing.T) {
 		{Time: at(45 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},
 		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: breaker.ByProbeSuccess},
 	}, told)
+	require.Equal(t, "breaker", policy)
 }
 
 // TestListenerMayPanic shows that later events are delivered, also if the listener ends its goroutine.
@@ -184,7 +229,7 @@ func TestListenerMayGoexit(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { g.call(spillway.Failure) })
 	wg.Wait()
-	b.ResetAt(g.now)
+	_ = b.SetState(g.now, breaker.Closed, 0)
 	require.Equal(t, breaker.Open, <-told)
 	require.Equal(t, breaker.Closed, <-told)
 }
@@ -246,7 +291,7 @@ func TestFailuresAfterALongPauseAllCount(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.EqualValues(t, 100, b.StatsAt(now).Counts.Failures)
+		require.EqualValues(t, 100, b.StatsAt(now).Failures)
 		require.EqualValues(t, 0, b.StatsAt(now).InFlight)
 	}
 }

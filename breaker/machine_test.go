@@ -34,9 +34,9 @@ func TestLateComersGetNoProbe(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestKeyMayBeForgottenMeanwhile shows that a call whose key is forgotten while it is let in goes to the shared policy.
-func TestKeyMayBeForgottenMeanwhile(t *testing.T) {
-	r, err := NewRegistry(nil)
+// TestKeyMayBeEvictedMeanwhile shows that a call whose key is forgotten while it is let in goes to the shared policy.
+func TestKeyMayBeEvictedMeanwhile(t *testing.T) {
+	r, err := NewKeyed(nil)
 	require.NoError(t, err)
 	req := spillway.Request{Key: "a", Arrived: time.Unix(0, 0)}
 	first, err := r.Admit(context.Background(), req)
@@ -49,7 +49,7 @@ func TestKeyMayBeForgottenMeanwhile(t *testing.T) {
 	r.Done(req, first, spillway.Result{Outcome: spillway.Failure})
 	r.Done(req, second, spillway.Result{Outcome: spillway.Failure})
 	require.EqualValues(t, 0, own.StatsAt(req.Arrived).InFlight)
-	require.EqualValues(t, 1, own.StatsAt(req.Arrived).Counts.Failures)
-	require.EqualValues(t, 1, r.Shared().(*Breaker).StatsAt(req.Arrived).Counts.Failures)
+	require.EqualValues(t, 1, own.StatsAt(req.Arrived).Failures)
+	require.EqualValues(t, 1, r.shared.(*Breaker).StatsAt(req.Arrived).Failures)
 	require.EqualValues(t, 1, r.Stats().Overflowed)
 }

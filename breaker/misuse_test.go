@@ -18,13 +18,13 @@ var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestZeroValuesDeny(t *testing.T) {
 	ctx := context.Background()
-	for _, p := range []spillway.Policy{new(breaker.Breaker), new(breaker.Throttle), new(breaker.Registry)} {
+	for _, p := range []spillway.Policy{new(breaker.Breaker), new(breaker.Throttle), new(breaker.Keyed)} {
 		for _, r := range []spillway.Request{{Arrived: noon}, {Arrived: noon, Key: "a"}} {
 			_, err := p.Admit(ctx, r)
 			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
 			var rej *spillway.Rejection
 			require.ErrorAs(t, err, &rej)
-			require.Equal(t, breaker.ReasonZero, rej.Reason)
+			require.Equal(t, "breaker is not made", rej.Reason)
 			p.Done(r, 0, spillway.Result{})
 			p.Done(r, 1<<62, spillway.Result{Outcome: spillway.Failure})
 			p.Done(r, 1<<63, spillway.Result{Outcome: spillway.Success})
@@ -32,19 +32,20 @@ func TestZeroValuesDeny(t *testing.T) {
 	}
 	b := new(breaker.Breaker)
 	require.Equal(t, breaker.Open, b.State())
-	require.Equal(t, breaker.Stats{State: breaker.Open, Reason: breaker.ReasonZero}, b.Stats())
-	require.Error(t, b.SetMode(breaker.ForcedClosed))
+	require.Equal(t, breaker.Stats{State: breaker.Open, Reason: "breaker is not made"}, b.Stats())
+	require.Error(t, b.SetMode(time.Now(), breaker.ForcedClosed))
 	require.Error(t, b.Tune(breaker.Options{}))
-	b.Reset()
+	_ = b.SetState(time.Now(), breaker.Closed, 0)
 	_, err := b.Admit(ctx, spillway.Request{Arrived: noon})
 	require.ErrorIs(t, err, spillway.ErrRejected, "a zero value cannot be brought to life")
 	th := new(breaker.Throttle)
 	require.Error(t, th.Tune(breaker.ThrottleOptions{}))
 	require.Zero(t, th.Stats())
-	r := new(breaker.Registry)
+	r := new(breaker.Keyed)
 	require.Zero(t, r.Stats())
-	require.Nil(t, r.Shared())
-	require.Error(t, r.Tune(breaker.RegistryOptions{}))
+	_, found := r.Lookup("")
+	require.False(t, found)
+	require.Error(t, r.Tune(breaker.KeyedOptions{}))
 	require.Zero(t, b.Options())
 	require.Zero(t, th.Options())
 	require.Zero(t, r.Options().MaxKeys)
@@ -57,9 +58,9 @@ func TestZeroValuesDeny(t *testing.T) {
 
 func TestTypedNilIsRefused(t *testing.T) {
 	for _, typed := range []breaker.Member{(*breaker.Breaker)(nil), (*breaker.Throttle)(nil)} {
-		_, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return typed, nil }})
-		require.EqualError(t, err, "breaker: Registry: New: returned nil")
-		r, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+		_, err := breaker.NewKeyed(&breaker.KeyedOptions{New: func(string) (breaker.Member, error) { return typed, nil }})
+		require.EqualError(t, err, "breaker: Keyed: New: returned nil")
+		r, err := breaker.NewKeyed(&breaker.KeyedOptions{New: func(key string) (breaker.Member, error) {
 			if key == "bad" {
 				return typed, nil
 			}
@@ -73,7 +74,7 @@ func TestTypedNilIsRefused(t *testing.T) {
 }
 
 func TestAPanickingFactoryCounts(t *testing.T) {
-	r, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+	r, err := breaker.NewKeyed(&breaker.KeyedOptions{New: func(key string) (breaker.Member, error) {
 		if key != "" {
 			panic("no")
 		}
@@ -93,7 +94,7 @@ func TestMaxOpenIsExact(t *testing.T) {
 		share      float64
 		keys, open int
 	}{{0.57, 100, 57}, {0.29, 100, 29}, {1.0 / 3, 6, 2}, {0.3, 10, 3}, {0.01, 10, 1}, {1, 7, 7}, {0.5, 3, 1}} {
-		r, err := breaker.NewRegistry(&breaker.RegistryOptions{MaxOpen: c.share})
+		r, err := breaker.NewKeyed(&breaker.KeyedOptions{MaxOpen: c.share})
 		require.NoError(t, err)
 		for round := range 12 {
 			for k := range c.keys {
@@ -110,8 +111,8 @@ func TestMaxOpenIsExact(t *testing.T) {
 }
 
 // Calls that outlived their breaker end nowhere in the next one of the same key.
-func TestStragglersOfAForgottenKey(t *testing.T) {
-	r, err := breaker.NewRegistry(&breaker.RegistryOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
+func TestStragglersOfAEvictedKey(t *testing.T) {
+	r, err := breaker.NewKeyed(&breaker.KeyedOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
 		return breaker.New(&breaker.Options{Consecutive: 3, OpenFor: time.Second, MaxOpen: time.Second, Jitter: breaker.Off, ProbeLease: time.Second})
 	}})
 	require.NoError(t, err)
@@ -141,7 +142,7 @@ func TestStragglersOfAForgottenKey(t *testing.T) {
 	stragglers = append(stragglers, call{req, tk})
 	at = at.Add(time.Hour)
 	admit("b") // a was given up
-	require.Equal(t, int64(1), r.Stats().Forgotten)
+	require.Equal(t, int64(1), r.Stats().Evicted)
 	at = at.Add(time.Hour)
 	bReq, bTk := admit("b")
 	r.Done(bReq, bTk, spillway.Result{Outcome: spillway.Success})
@@ -189,7 +190,7 @@ func TestACallFromTheFuture(t *testing.T) {
 		require.Zero(t, step(1000, 0, spillway.Success))
 		require.NoError(t, end(at.Add(time.Hour), 0, spillway.Success))
 		require.Zero(t, step(1000, 0, spillway.Success), "and all is well for a minute")
-		counts := b.StatsAt(at).Counts
+		counts := countsOf(b.StatsAt(at))
 		require.InDelta(t, 200, counts.Successes, 25, "the window is that of the others")
 		outcome, latency := spillway.Failure, time.Duration(0)
 		if o.SlowCall > 0 {
@@ -223,7 +224,7 @@ func TestCallsUnderWayWhileTheWindowIsWoundBack(t *testing.T) {
 	for range 20 {
 		admit(at)(spillway.Success, 0)
 	}
-	require.Less(t, b.StatsAt(at).Counts.Successes, int64(20), "it was wound back")
+	require.Less(t, b.StatsAt(at).Successes, int64(20), "it was wound back")
 	for _, end := range underWay {
 		end(spillway.Ignored, 0)
 	}
@@ -304,19 +305,19 @@ func TestTuneTakesAnotherListener(t *testing.T) {
 	o := b.Options()
 	o.Probes = 2
 	require.NoError(t, b.Tune(o))
-	require.NoError(t, b.SetMode(breaker.ForcedOpen))
+	require.NoError(t, b.SetMode(time.Now(), breaker.ForcedOpen))
 	require.Equal(t, []int{1, 0}, []int{first, second})
 	require.NoError(t, b.Tune(breaker.Options{OnEvent: func(breaker.Event) { second++ }}))
-	b.Reset()
+	_ = b.SetState(time.Now(), breaker.Closed, 0)
 	require.Equal(t, []int{1, 1}, []int{first, second})
 	require.NoError(t, b.Tune(breaker.Options{}))
-	require.NoError(t, b.SetMode(breaker.ForcedOpen))
+	require.NoError(t, b.SetMode(time.Now(), breaker.ForcedOpen))
 	require.Equal(t, []int{1, 1}, []int{first, second}, "a zero OnEvent means its default, none")
 }
 
 // What clients send as keys is not held.
 func TestLongKeysAreNotHeld(t *testing.T) {
-	r, err := breaker.NewRegistry(nil)
+	r, err := breaker.NewKeyed(nil)
 	require.NoError(t, err)
 	heap := func() uint64 {
 		runtime.GC()

@@ -52,7 +52,7 @@ func (m *model) slot(at time.Duration) int64 {
 }
 
 // counted returns the outcomes in the window.
-func (m *model) counted() (c breaker.Counts) {
+func (m *model) counted() (c counts) {
 	var known []outcome
 	for _, o := range m.outcomes {
 		if in := m.slot(o.at) > m.slot(m.now)-int64(m.o.Buckets); o.ignored && in {
@@ -322,11 +322,11 @@ func compareWithModel(t *testing.T, r *rand.Rand, steps int) {
 			}
 			g.now, m.now = g.now.Add(d), m.now+d
 		case op < 97:
-			b.ResetAt(g.now)
+			_ = b.SetState(g.now, breaker.Closed, 0)
 			m.byHand(breaker.Auto)
 		case op < 98:
 			mode := []breaker.Mode{breaker.Auto, breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed}[r.IntN(4)]
-			require.NoError(t, b.SetModeAt(g.now, mode))
+			require.NoError(t, b.SetMode(g.now, mode))
 			if m.mode != mode {
 				m.byHand(mode)
 			}
@@ -382,7 +382,7 @@ func compare(t *testing.T, m *model, s breaker.Stats) {
 	require.EqualValues(t, m.stale, s.Stale)
 	require.Len(t, ahead.probes(), s.Probes)
 	if s.State == breaker.Closed {
-		require.Equal(t, m.counted(), s.Counts)
+		require.Equal(t, m.counted(), countsOf(s))
 		require.EqualValues(t, m.row, s.Consecutive)
 		require.Equal(t, m.remembered(m.now), s.Reopenings)
 		if m.o.SlowCall > 0 {

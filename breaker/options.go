@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/name"
 )
 
 // Off disables a rule in [Options] and [ThrottleOptions], where zero stands for the default.
@@ -22,6 +24,9 @@ const (
 
 // Options tune a [Breaker]. The zero Options are the defaults; nothing has to be set.
 type Options struct {
+	// Name is what rejections, events and Stats call the Breaker, such as "checkout-db": printable ASCII, at most 64 bytes. If
+	// Name is empty, it is "breaker". It cannot change later.
+	Name string
 	// Window is how far back outcomes count, and how long a hang does. It is also the time for which a Breaker has to stay
 	// closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
 	Window time.Duration
@@ -102,6 +107,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Probes = cmp.Or(o.Probes, 3)
 	o.ProbeSuccesses = cmp.Or(o.ProbeSuccesses, o.Probes)
 	o.ProbeLease = cmp.Or(o.ProbeLease, max(o.OpenFor, o.SlowCall))
+	var err error
+	if o.Name, err = name.Or("breaker", o.Name, "breaker"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	return o, o.validate()
 }
 

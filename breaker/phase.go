@@ -17,25 +17,26 @@ type phase struct {
 	admits   bool   // closed, and no ramp
 	since    instant
 	slowCall time.Duration // no call is slower; MaxInt64 if none is slow
-	reason   string        // of a refusal
+	reason   uint8         // of a refusal: a place in refusalReasons
 	rampFrom instant
 	rampEnd  instant // longAgo without a ramp
 	rampStep instant
 	hangFrom int64       // the slot from which on calls may be found hanging
 	calls    *callWindow // nil if time decides
 
-	// hangDue is when to look for hanging calls again, and never if nobody wants to know.
+	// hangDue is when to look for hanging calls again; never if no rule needs them.
 	hangDue atomic.Int64
 	// shut is until when no call goes through, whatever happens.
 	shut atomic.Int64
 	// asked counts the calls that came during the ramp.
 	asked   atomic.Int64
 	refusal atomic.Pointer[refusal]
+	name    string // of the Breaker
 }
 
 func (p *phase) sameGen(t spillway.Ticket) bool { return genOf(t) == p.gen }
 
-// foreign reports whether a ticket is of a generation that this Breaker never had: a Registry forgot the one that issued it.
+// foreign reports whether a ticket is of a generation that this Breaker never had: a Keyed forgot the one that issued it.
 func (p *phase) foreign(t spillway.Ticket) bool {
 	since := func(gen uint32) uint32 { return (gen + maxGen - p.first) % maxGen }
 	return since(genOf(t)) > since(p.gen)
@@ -62,7 +63,7 @@ func (b *Breaker) publish(now instant) *phase {
 	if m.gen == old.gen {
 		until := int64(b.shutUntil())
 		if old.shut.Swap(until) != until && m.state == Open {
-			old.refusal.Store(nil) // it tells the time before a server asked for more
+			old.refusal.Store(nil) // its RetryAfter is from before a server asked for more
 		}
 		return old
 	}
@@ -82,15 +83,16 @@ func (b *Breaker) publish(now instant) *phase {
 	return p
 }
 
-// newPhase returns a phase that shows the machine. b.mu is held, or nobody knows b yet.
+// newPhase returns a phase that shows the machine. b.mu is held, or New has not returned b yet.
 func (b *Breaker) newPhase(now instant) *phase { return b.newPhaseAfter(b.phase.Load(), now) }
 
 // newPhaseAfter is newPhase if old is the phase so far; nil if there was none.
 func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 	m, o := &b.machine, b.opts.Load()
 	p := &phase{
+		name:  o.Name,
 		state: m.state, mode: m.mode, gen: m.gen, first: m.first, since: m.since,
-		slowCall: math.MaxInt64, reason: ReasonOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
+		slowCall: math.MaxInt64, reason: whyOpen, rampFrom: longAgo, rampEnd: longAgo, hangFrom: math.MinInt64,
 	}
 	if o.SlowCall > 0 {
 		p.slowCall = o.SlowCall
@@ -105,9 +107,9 @@ func (b *Breaker) newPhaseAfter(old *phase, now instant) *phase {
 		p.calls = old.calls
 	}
 	if m.mode == ForcedOpen {
-		p.reason = ReasonForcedOpen
+		p.reason = whyForced
 	} else if m.state == HalfOpen {
-		p.reason = ReasonProbing
+		p.reason = whyProbing
 	}
 	p.admits = m.state == Closed && p.rampEnd <= now
 	p.hangDue.Store(int64(never))
@@ -139,7 +141,7 @@ func (b *Breaker) beginClosed(p *phase, first bool) {
 		if o.Ramp > 0 {
 			p.rampFrom, p.rampEnd = m.since, m.since.after(o.Ramp)
 			p.rampStep = max(instant(o.Ramp)/instant(len(rampShares)), 1)
-			p.reason = ReasonRamp
+			p.reason = whyRamp
 		}
 	default:
 		p.hangFrom = b.ring.slotOf(m.since) + 1
@@ -194,7 +196,7 @@ func (b *Breaker) endRamp(old *phase) *phase {
 // renewEvery is how old the RetryAfter of a refusal may be.
 const renewEvery = instant(100 * time.Millisecond)
 
-// A refusal is a Rejection and until when it tells the truth.
+// A refusal is a Rejection and the time until which it is right.
 type refusal struct {
 	rejection spillway.Rejection
 	until     instant
@@ -202,7 +204,7 @@ type refusal struct {
 
 // refuse counts a refusal and returns the shared Rejection.
 func (b *Breaker) refuse(p *phase, now instant) error {
-	b.refused.Add(1)
+	b.refused[p.reason].Add(1)
 	if r := p.refusal.Load(); r != nil && now < r.until {
 		return &r.rejection
 	}
@@ -210,7 +212,7 @@ func (b *Breaker) refuse(p *phase, now instant) error {
 }
 
 func (p *phase) renew(now instant) error {
-	r := &refusal{rejection: spillway.Rejection{Policy: policyName, Reason: p.reason}, until: never}
+	r := &refusal{rejection: spillway.Rejection{Policy: p.name, Reason: refusalReasons[p.reason]}, until: never}
 	until := instant(p.shut.Load())
 	if p.state == Closed {
 		until = p.rampEnd

@@ -32,7 +32,7 @@ func TestPolicyContract(t *testing.T) {
 	t.Run("forced open", func(t *testing.T) {
 		policytest.Run(t, func() spillway.Policy {
 			b := newBreaker(t, nil)
-			require.NoError(t, b.SetModeAt(time.Unix(0, 0), breaker.ForcedOpen))
+			require.NoError(t, b.SetMode(time.Unix(0, 0), breaker.ForcedOpen))
 			return b
 		}, nil)
 	})
@@ -44,9 +44,9 @@ func TestThrottleContract(t *testing.T) {
 	}, &policytest.Options{CountsRefusals: true, Slack: 0.1})
 }
 
-func TestRegistryContract(t *testing.T) {
+func TestKeyedContract(t *testing.T) {
 	policytest.Run(t, func() spillway.Policy {
-		return newRegistry(t, &breaker.RegistryOptions{MaxKeys: 2, New: func(string) (breaker.Member, error) {
+		return newKeyed(t, &breaker.KeyedOptions{MaxKeys: 2, New: func(string) (breaker.Member, error) {
 			return breaker.New(&breaker.Options{Seed: 1})
 		}})
 	}, nil)
@@ -59,9 +59,9 @@ func newThrottle(tb testing.TB, o *breaker.ThrottleOptions) *breaker.Throttle {
 	return th
 }
 
-func newRegistry(tb testing.TB, o *breaker.RegistryOptions) *breaker.Registry {
+func newKeyed(tb testing.TB, o *breaker.KeyedOptions) *breaker.Keyed {
 	tb.Helper()
-	r, err := breaker.NewRegistry(o)
+	r, err := breaker.NewKeyed(o)
 	require.NoError(tb, err)
 	return r
 }
@@ -103,7 +103,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		"throttle":       {newThrottle(t, nil), spillway.Success},
 		"throttled":      {failing, spillway.Failure},
 		"ignored":        {newThrottle(t, nil), spillway.Ignored},
-		"registry":       {newRegistry(t, nil), spillway.Success},
+		"keyed":          {newKeyed(t, nil), spillway.Success},
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, func() { run(tc.p, spillway.Request{Key: "a"}, tc.o) }), name)
 	}

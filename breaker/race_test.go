@@ -43,11 +43,11 @@ func TestStorm(t *testing.T) {
 				}
 				switch i % 2000 {
 				case 500:
-					b.ResetAt(c.tick(0))
+					_ = b.SetState(c.tick(0), breaker.Closed, 0)
 				case 1000:
-					_ = b.SetModeAt(c.tick(0), breaker.Mode(r.IntN(4)))
+					_ = b.SetMode(c.tick(0), breaker.Mode(r.IntN(4)))
 				case 1100:
-					_ = b.SetModeAt(c.tick(0), breaker.Auto)
+					_ = b.SetMode(c.tick(0), breaker.Auto)
 				case 1500:
 					_ = b.Tune(breaker.Options{Consecutive: 3 + r.IntN(5), OpenFor: o.OpenFor, OnEvent: o.OnEvent})
 				case 1900:
@@ -60,7 +60,7 @@ func TestStorm(t *testing.T) {
 			wg.Go(func() { storm(seed) })
 		}
 		wg.Wait()
-		b.ResetAt(c.tick(0)) // whoever tells has told by then, or this does
+		_ = b.SetState(c.tick(0), breaker.Closed, 0) // whoever tells has told by then, or this does
 		require.EqualValues(t, 0, b.StatsAt(c.tick(0)).InFlight)
 		requireChain(t, events)
 		require.Greater(t, len(events), 10)
@@ -93,7 +93,7 @@ func TestNothingLeaksWhileOpen(t *testing.T) {
 		}
 		wg.Wait()
 		require.Zero(t, leaked.Load())
-		require.Equal(t, breaker.Open, b.StateAt(t0))
+		require.Equal(t, breaker.Open, b.StatsAt(t0).State)
 		require.EqualValues(t, 0, b.StatsAt(t0).InFlight)
 	}
 }
@@ -125,12 +125,12 @@ func TestNeverMoreProbesThanAllowed(t *testing.T) {
 	}
 	wg.Wait()
 	require.LessOrEqual(t, most.Load(), int64(3))
-	require.Equal(t, breaker.HalfOpen, b.StateAt(c.tick(0)))
+	require.Equal(t, breaker.HalfOpen, b.StatsAt(c.tick(0)).State)
 }
 
-// TestRegistryStorm has goroutines come with many keys, of which few have room.
-func TestRegistryStorm(t *testing.T) {
-	r := newRegistry(t, &breaker.RegistryOptions{MaxKeys: 8, MaxOpen: 0.2, New: func(string) (breaker.Member, error) {
+// TestKeyedStorm has goroutines come with many keys, of which few have room.
+func TestKeyedStorm(t *testing.T) {
+	r := newKeyed(t, &breaker.KeyedOptions{MaxKeys: 8, MaxOpen: 0.2, New: func(string) (breaker.Member, error) {
 		return breaker.New(&breaker.Options{Window: 10 * time.Millisecond, OpenFor: time.Millisecond, MaxOpen: time.Millisecond})
 	}})
 	var c clock
@@ -155,10 +155,10 @@ func TestRegistryStorm(t *testing.T) {
 	wg.Wait()
 	s := r.Stats()
 	require.LessOrEqual(t, s.Keys, int64(8))
-	require.Positive(t, s.Forgotten)
+	require.Positive(t, s.Evicted)
 	require.Positive(t, s.Overflowed)
 	for key, m := range r.All() {
 		require.EqualValues(t, 0, m.(*breaker.Breaker).StatsAt(c.tick(0)).InFlight, key)
 	}
-	require.EqualValues(t, 0, r.Shared().(*breaker.Breaker).StatsAt(c.tick(0)).InFlight)
+	require.EqualValues(t, 0, shared(r).StatsAt(c.tick(0)).InFlight)
 }

@@ -16,7 +16,7 @@ func TestResultsRetryAfterLengthensTheOpenTime(t *testing.T) {
 	gate := spillway.New(b)
 	permit, err := gate.Enter(context.Background(), spillway.Request{})
 	require.NoError(t, err)
-	permit.DoneRetryAfter(spillway.Failure, 50*time.Second)
+	permit.DoneAt(time.Time{}, spillway.Failure, 50*time.Second)
 	require.Equal(t, breaker.Open, b.State())
 	require.Greater(t, time.Until(b.Stats().NextProbe), 45*time.Second, "5 s, had the server not asked for more")
 }

@@ -12,7 +12,7 @@ import (
 // maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
 const maxStripes = 8
 
-// An instant is a time in ns since a policy's base, the first time it was told. It stays clear of the ends of its range,
+// An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its range,
 // so that sums of an instant and a duration of the options do not overflow.
 type instant int64
 
@@ -225,7 +225,7 @@ func (g *ring) addLate(slot int64) (at int64, rewound bool) {
 	}
 	g.late.n++
 	c := g.sum(g.end(newest))
-	if g.late.n < rewindAfter || 4*g.late.n < 3*(c.Successes+c.Failures+c.Ignored) {
+	if g.late.n < rewindAfter || 4*g.late.n < 3*(c.successes+c.failures+c.ignored) {
 		return newest, false
 	}
 	g.shift.Add(newest + g.size - slot)
@@ -291,7 +291,7 @@ func (g *ring) forget() {
 }
 
 // sum returns the outcomes of the window that ends with the slot of i, or with the newest if that is later.
-func (g *ring) sum(i instant) (c Counts) {
+func (g *ring) sum(i instant) (c counts) {
 	newest := g.newest.Load()
 	last := max(g.slotOf(i), newest)
 	for slot := last - g.buckets + 1; slot <= newest; slot++ {
@@ -299,11 +299,11 @@ func (g *ring) sum(i instant) (c Counts) {
 		for s := range g.stripes {
 			cell := &g.cells[int64(s)*g.size+slot&(g.size-1)]
 			words += cell.word.Load()
-			c.Failures += cell.failures.Load()
-			c.Slow += cell.slow.Load()
-			c.Ignored += cell.ignored.Load()
+			c.failures += cell.failures.Load()
+			c.slow += cell.slow.Load()
+			c.ignored += cell.ignored.Load()
 		}
-		c.Successes += int64(words & successMask)
+		c.successes += int64(words & successMask)
 	}
 	return c
 }

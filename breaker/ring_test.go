@@ -75,7 +75,7 @@ func FuzzRing(f *testing.F) {
 				outcomes = nil
 			}
 			require.EqualValues(t, len(calls), g.allInFlight())
-			var want Counts
+			var want counts
 			last := max(g.newest.Load(), ceil(now))
 			for _, o := range outcomes {
 				if o.slot <= last-4 {
@@ -83,14 +83,14 @@ func FuzzRing(f *testing.F) {
 				}
 				switch {
 				case o.v&ignored != 0:
-					want.Ignored++
+					want.ignored++
 				case o.v&failed != 0:
-					want.Failures++
+					want.failures++
 				default:
-					want.Successes++
+					want.successes++
 				}
 				if o.v&slow != 0 {
-					want.Slow++
+					want.slow++
 				}
 			}
 			require.Equal(t, want, g.sum(now))
@@ -131,7 +131,7 @@ func TestSlotsAreExact(t *testing.T) {
 			require.False(t, g.succeed(i, uint32(slot-1)))
 			require.False(t, g.succeed(i, uint32(slot+1)))
 		}
-		require.Equal(t, before.Successes+2, g.sum(5*span).Successes)
+		require.Equal(t, before.successes+2, g.sum(5*span).successes)
 		require.Zero(t, g.inFlight(slot, slot))
 		require.EqualValues(t, 1, g.allInFlight())
 		require.Equal(t, slot+1, g.begin(5*span+1))

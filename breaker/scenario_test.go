@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/shadow"
 )
 
 // TestDependencyDownForAMinute: 1000 calls per second, 60 s of errors.
@@ -147,7 +148,7 @@ func TestRetryStorm(t *testing.T) {
 		"a tenth of capacity": {func() func(time.Duration) (time.Duration, spillway.Outcome) { return capacity(100) }, 3.6, 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			without := storm(t, spillway.Shadow(newBreaker(t, nil)), tc.make(), time.Minute)
+			without := storm(t, shadow.New(newBreaker(t, nil)), tc.make(), time.Minute)
 			with := storm(t, newThrottle(t, &breaker.ThrottleOptions{Seed: 1}), tc.make(), time.Minute)
 			t.Logf("calls that reach the dependency for each that is wanted: %.2f without a throttle, %.2f with", without, with)
 			require.GreaterOrEqual(t, without, tc.without)

@@ -70,17 +70,24 @@ const (
 	ByHand         = "by hand"
 )
 
-// The reasons of a [spillway.Rejection] by a [Breaker].
+// The places of the reasons in counts of refusals.
 const (
-	ReasonOpen       = "open"
-	ReasonProbing    = "half-open"
-	ReasonRamp       = "closing"
-	ReasonForcedOpen = "forced open"
-	ReasonZero       = "breaker is not made" // it is the zero value instead of what the constructor returns
+	whyOpen = iota
+	whyProbing
+	whyRamp
+	whyForced
+	numWhys
 )
+
+var refusalReasons = [numWhys]string{whyOpen: "open", whyProbing: "half-open", whyRamp: "closing", whyForced: "forced-open"}
+
+// reasonZero is the reason of zero values, which no constructor has made.
+const reasonZero = "breaker is not made"
 
 // An Event describes one change of state. Successive events of a Breaker form a chain: From is the To of the one before.
 type Event struct {
+	// Policy is the [Options.Name] of the Breaker.
+	Policy string
 	// Time is when the change took effect. The end of an open time, or of the lease of a probe, is noticed at the next
 	// call, but takes effect at its own time.
 	Time time.Time

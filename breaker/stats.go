@@ -5,58 +5,59 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/name"
 )
 
-// Counts are outcomes in the window of a [Breaker].
-type Counts struct {
-	Successes int64 // quick or slow
-	Failures  int64 // quick or slow
-	Ignored   int64 // said nothing; always those of the last Window
-	Slow      int64 // successes and failures that took longer than SlowCall
-}
+// counts are outcomes in the window of a Breaker.
+type counts struct{ successes, failures, ignored, slow int64 }
 
 // Stats is a snapshot of what a [Breaker] believes. Counts are read one after the other while requests go on: each is
 // right, their sums may be off by the requests of that moment.
 type Stats struct {
+	Name   string // Options.Name
 	State  State
 	Mode   Mode
 	Since  time.Time // since when State is what it is; zero if ever since
 	Reason string    // why, such as ByFailureRate; "" if ever since
 
-	// Counts are the outcomes in the window. While open or half-open they are those that opened the Breaker, as far as
-	// the window has not moved on.
-	Counts      Counts
+	// The outcomes in the window. While open or half-open they are those that opened the Breaker, as far as the window has
+	// not moved on.
+	Successes   int64   // quick or slow
+	Failures    int64   // quick or slow
+	Ignored     int64   // said nothing; always those of the last Window
+	Slow        int64   // successes and failures that took longer than SlowCall
 	FailureRate float64 // Failures / (Successes + Failures), or 0 without any
 	SlowRate    float64 // (Slow + Hung) / (Successes + Failures + Hung), or 0 without any
 	Hung        int64   // calls under way for longer than SlowCall
 	Consecutive int64   // failures in a row
 
-	InFlight int64 // calls let through and not ended, except probes that nobody waits for any more
+	InFlight int64 // calls let through and not ended, except probes whose lease has run out
 	Probes   int   // of these, probes
 
 	Share      float64   // of the calls that go through: 1 closed, 0 open or half-open, between in a ramp
 	Reopenings int       // openings not forgotten: the exponent of the next open time
 	NextProbe  time.Time // when the open time ends; zero if not open, or forced
 
-	// Since the Breaker was made:
-	Refused int64 // calls
-	Stale   int64 // outcomes from before a change of state
-	Vetoed  int64 // openings that a Registry did not allow
-	Panics  int64 // of OnEvent
+	// Since the Breaker was made. It does not count the calls that it admits, which would cost each of them: the Gate does.
+	Refused  int64 // calls refused: the sum of ByReason
+	ByReason []spillway.Refusal
+	Stale    int64 // outcomes from before a change of state
+	Vetoed   int64 // openings that a Keyed did not allow
+	Panics   int64 // of OnEvent
 }
 
-// errUnmade is the answer of the zero Breaker and the zero Throttle to those who tune them.
+// errUnmade is the error of Tune, SetMode and SetState on zero values.
 var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
 
 // State returns the state now. A Breaker whose open time is over is [HalfOpen], although no call has come to try.
-func (b *Breaker) State() State { return b.StateAt(time.Now()) }
-
-// StateAt is [Breaker.State] at a given time. It changes nothing. The zero Breaker is [Open].
-func (b *Breaker) StateAt(now time.Time) State {
+// It changes nothing. The zero Breaker is [Open].
+func (b *Breaker) State() State {
 	if b.phase.Load() == nil {
 		return Open
 	}
-	m := b.machineAt(now)
+	m := b.machineAt(time.Now())
 	return m.state
 }
 
@@ -84,18 +85,19 @@ func (b *Breaker) Stats() Stats { return b.StatsAt(time.Now()) }
 // StatsAt is [Breaker.Stats] at a given time. It changes nothing.
 func (b *Breaker) StatsAt(now time.Time) Stats {
 	if b.phase.Load() == nil {
-		return Stats{State: Open, Reason: ReasonZero}
+		return Stats{State: Open, Reason: reasonZero}
 	}
 	m, at := b.machineAt(now), b.instantAt(now)
 	o, p := b.opts.Load(), b.phase.Load()
+	c := b.counts(p, at)
 	s := Stats{
+		Successes: c.successes, Failures: c.failures, Ignored: c.ignored, Slow: c.slow,
+		Name:  o.Name,
 		State: m.state, Mode: m.mode, Since: b.base.at(m.since), Reason: m.reason,
-		Counts:      b.counts(p, at),
 		Consecutive: b.streak.Load(),
 		InFlight:    b.ring.allInFlight() + int64(len(m.leases)),
 		Probes:      len(m.leases),
 		Reopenings:  m.openingsAt(o, at),
-		Refused:     b.refused.Value(),
 		Stale:       b.stale.Load(),
 		Vetoed:      b.vetoed.Load(),
 		Panics:      b.panics.Load(),
@@ -107,9 +109,15 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 		s.Hung = b.hung(p, o, at)
 	}
 	s.Share = float64(p.share(at)) / 100
-	total := s.Counts.Successes + s.Counts.Failures
-	s.FailureRate = share(s.Counts.Failures, total)
-	s.SlowRate = share(s.Counts.Slow+s.Hung, total+s.Hung)
+	for why := range b.refused {
+		if n := b.refused[why].Value(); n > 0 {
+			s.ByReason = append(s.ByReason, spillway.Refusal{Policy: s.Name, Reason: refusalReasons[why], Count: n})
+			s.Refused += n
+		}
+	}
+	total := s.Successes + s.Failures
+	s.FailureRate = share(s.Failures, total)
+	s.SlowRate = share(s.Slow+s.Hung, total+s.Hung)
 	return s
 }
 
@@ -120,46 +128,52 @@ func share(n, total int64) float64 {
 	return float64(n) / float64(total)
 }
 
-// SetMode makes a mode take effect now. Every change of mode begins with an empty window and nothing remembered, in the
-// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force
-// already changes nothing. SetMode returns an error if there is no such mode.
-func (b *Breaker) SetMode(mode Mode) error { return b.SetModeAt(time.Now(), mode) }
-
-// SetModeAt is [Breaker.SetMode] at a given time.
-func (b *Breaker) SetModeAt(now time.Time, mode Mode) error {
+// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in the
+// state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. A mode that is in force already
+// changes nothing. SetMode returns an error if there is no such mode.
+func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 	if mode >= numModes {
 		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
 	}
+	return b.byHand(now, func(m *machine, _ *Options, at instant) {
+		if m.mode != mode {
+			m.setMode(at, mode)
+		}
+	})
+}
+
+// SetState opens, half-opens or closes the Breaker at now, in mode [Auto]: from there outcomes decide again. Outcomes of calls
+// under way become stale.
+//
+//   - [Open]: no call goes through for d, up to a year, and then probes find out. If d is 0, it is the time that the Options
+//     ask for now. It does not lengthen later open times.
+//   - [HalfOpen]: the next calls are probes.
+//   - [Closed]: the Breaker is as good as new, with nothing counted or remembered.
+//
+// SetState returns an error if there is no such state, and if d is negative, longer than a year, or not 0 with another state
+// than Open.
+func (b *Breaker) SetState(now time.Time, state State, d time.Duration) error {
+	switch {
+	case state > Open:
+		return fmt.Errorf("breaker: SetState: state must be in 0..%d, got %d", Open, state)
+	case d < 0 || d > maxDuration || d != 0 && state != Open:
+		return fmt.Errorf("breaker: SetState: d must be 0, or for the state open at most a year, got %v for %v", d, state)
+	}
+	return b.byHand(now, func(m *machine, o *Options, at instant) { m.setState(o, at, state, d) })
+}
+
+// byHand lets an operator change the machine at now.
+func (b *Breaker) byHand(now time.Time, change func(*machine, *Options, instant)) error {
 	if b.phase.Load() == nil {
 		return errUnmade
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	if b.machine.mode != mode {
-		b.setMode(now, mode)
-	}
-	return nil
-}
-
-// Reset makes the Breaker as good as new: mode [Auto], closed, nothing counted or remembered, outcomes of calls under way
-// stale.
-func (b *Breaker) Reset() { b.ResetAt(time.Now()) }
-
-// ResetAt is [Breaker.Reset] at a given time.
-func (b *Breaker) ResetAt(now time.Time) {
-	if b.phase.Load() == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	b.setMode(now, Auto)
-}
-
-func (b *Breaker) setMode(now time.Time, mode Mode) {
-	at := b.base.instant(now)
-	b.machine.settle(b.opts.Load(), at)
-	b.machine.setMode(at, mode)
+	at, o := b.base.instant(now), b.opts.Load()
+	b.machine.settle(o, at)
+	change(&b.machine, o, at)
 	b.publish(at)
+	return nil
 }
 
 // Options returns the options in force, with every default filled in. Change them and pass them to [Breaker.Tune]. The zero
@@ -172,8 +186,8 @@ func (b *Breaker) Options() Options {
 }
 
 // Tune replaces all options while calls go on: a zero field means its default, as in [New]. The state, the window and the
-// calls under way stay, and so do an open time and leases that have begun. Window, Buckets, WindowCalls and Seed cannot
-// change: each must be 0 or the one given to New. Tune returns an error that names the invalid field, and then changes
+// calls under way stay, and so do an open time and leases that have begun. Name, Window, Buckets, WindowCalls and Seed cannot
+// change: each must be zero or the one given to New. Tune returns an error that names the invalid field, and then changes
 // nothing.
 func (b *Breaker) Tune(o Options) error {
 	if b.phase.Load() == nil {
@@ -197,7 +211,10 @@ func (b *Breaker) Tune(o Options) error {
 }
 
 // keep takes over the fields that cannot be tuned.
-func (o *Options) keep(old *Options) error {
+func (o *Options) keep(old *Options) (err error) {
+	if o.Name, err = name.Keep("breaker", old.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	switch {
 	case o.Window != 0 && o.Window != old.Window:
 		return fmt.Errorf("breaker: Tune: Window cannot change from %v, got %v", old.Window, o.Window)

@@ -12,10 +12,8 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-const throttleName = "throttle"
-
-// ReasonThrottled is the reason of every [spillway.Rejection] by a [Throttle].
-const ReasonThrottled = "throttled"
+// reasonThrottled is the reason of every refusal.
+const reasonThrottled = "throttled"
 
 // A Throttle is a [spillway.Policy] that refuses a request with probability
 //
@@ -64,7 +62,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()
 	}
-	t := &Throttle{rejection: spillway.Rejection{Policy: throttleName, Reason: ReasonThrottled}}
+	t := &Throttle{rejection: spillway.Rejection{Policy: opts.Name, Reason: reasonThrottled}}
 	t.trail.init(instant(opts.Window)/instant(opts.Buckets), int64(opts.Buckets))
 	t.trail.chance.Store(opts.Seed)
 	t.opts.Store(&opts)
@@ -72,7 +70,8 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	return t, nil
 }
 
-// Admit refuses r with the probability told at [Throttle], by a shared *[spillway.Rejection]. Its RetryAfter is 0: the
+// Admit refuses r with the probability stated at [Throttle], by a shared *[spillway.Rejection]. Its Reason is "throttled", and
+// its RetryAfter is 0: the
 // next request may be let through.
 func (t *Throttle) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	o := t.opts.Load()
@@ -191,7 +190,7 @@ func (t *Throttle) succeeded(now instant, same bool) {
 // overloaded gives many in a row too, at the beginning of each of its own intervals.
 const recoverSpan = time.Second
 
-// recover forgets the past, if nobody else just did.
+// recover forgets the past, unless another goroutine just did.
 func (t *Throttle) recover() {
 	if !t.active.CompareAndSwap(true, false) {
 		return
@@ -224,7 +223,7 @@ func (t *Throttle) Options() ThrottleOptions {
 }
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [NewThrottle]. The window stays.
-// Window, Buckets and Seed cannot change: each must be 0 or the one given to NewThrottle. Tune returns an error that names
+// Name, Window, Buckets and Seed cannot change: each must be zero or the one given to NewThrottle. Tune returns an error that names
 // the invalid field, and then changes nothing.
 func (t *Throttle) Tune(o ThrottleOptions) error {
 	t.mu.Lock()
@@ -245,13 +244,15 @@ func (t *Throttle) Tune(o ThrottleOptions) error {
 
 // ThrottleStats is a snapshot of what a [Throttle] believes. Figures are read one after the other while requests go on.
 type ThrottleStats struct {
+	Name     string  // ThrottleOptions.Name
 	Requests int64   // in the window, those refused included
 	Accepts  int64   // in the window
 	Odds     float64 // with which the next request is refused
 	InFlight int64   // let through and not ended
 
 	// Since the Throttle was made:
-	Refused    int64 // requests
+	Refused    int64 // requests refused: the sum of ByReason
+	ByReason   []spillway.Refusal
 	Probes     int64 // let through because of ProbeEvery
 	Recoveries int64 // by RecoverAfter
 	Stale      int64 // successes of requests from before a recovery
@@ -263,8 +264,12 @@ func (t *Throttle) Stats() ThrottleStats { return t.StatsAt(time.Now()) }
 // StatsAt is [Throttle.Stats] at a given time. It changes nothing.
 func (t *Throttle) StatsAt(now time.Time) ThrottleStats {
 	s := ThrottleStats{
+		Name:     t.rejection.Policy,
 		InFlight: t.inFlight.Value(), Refused: t.refused.Value(),
 		Probes: t.probes.Load(), Recoveries: t.recoveries.Load(), Stale: t.stale.Load(),
+	}
+	if s.Refused > 0 {
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: reasonThrottled, Count: s.Refused}}
 	}
 	if t.base.time.Load() == nil {
 		return s

@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/name"
 )
 
 // ThrottleOptions tune a [Throttle]. The zero ThrottleOptions are the defaults; nothing has to be set. With MinRequests 1,
 // MaxRefusal 1, ProbeEvery and RecoverAfter Off, a Throttle is what the book describes.
 type ThrottleOptions struct {
+	// Name is what rejections and Stats call the Throttle: printable ASCII, at most 64 bytes. If Name is empty, it is
+	// "throttle". It cannot change later.
+	Name string
 	// K is how many times as many requests as are accepted go through before some are refused, at least 1. The lower,
 	// the sooner it refuses and the less reaches a dependency in trouble: with 2, at most twice what it can accept.
 	// If K is 0, it is 2.
@@ -44,6 +49,10 @@ func (o ThrottleOptions) withDefaults() (ThrottleOptions, error) {
 	o.MaxRefusal = cmp.Or(o.MaxRefusal, 0.95)
 	o.ProbeEvery = cmp.Or(o.ProbeEvery, time.Second)
 	o.RecoverAfter = cmp.Or(o.RecoverAfter, 5)
+	var err error
+	if o.Name, err = name.Or("breaker: Throttle", o.Name, "throttle"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	return o, o.validate()
 }
 
@@ -69,7 +78,10 @@ func (o *ThrottleOptions) validate() error {
 }
 
 // keep takes over the fields that cannot be tuned.
-func (o *ThrottleOptions) keep(old *ThrottleOptions) error {
+func (o *ThrottleOptions) keep(old *ThrottleOptions) (err error) {
+	if o.Name, err = name.Keep("breaker: Throttle", old.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	switch {
 	case o.Window != 0 && o.Window != old.Window:
 		return fmt.Errorf("breaker: Throttle: Tune: Window cannot change from %v, got %v", old.Window, o.Window)

@@ -180,7 +180,7 @@ func TestThrottleSaysThatItThrottles(t *testing.T) {
 	g := newRig(t, newThrottle(t, &breaker.ThrottleOptions{Seed: 1}))
 	for {
 		if _, err := g.admit(); err != nil {
-			require.Equal(t, &spillway.Rejection{Policy: "throttle", Reason: breaker.ReasonThrottled}, err)
+			require.Equal(t, &spillway.Rejection{Policy: "throttle", Reason: "throttled"}, err)
 			return
 		}
 		g.now = g.now.Add(10 * time.Millisecond)

@@ -33,8 +33,8 @@ func TestOptionsAreThoseInForce(t *testing.T) {
 	require.Equal(t, 20, th.Options().Buckets)
 }
 
-func TestRegistryIsTuned(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 3, MaxOpen: 0.5, New: quick(breaker.Options{Consecutive: 1})})
+func TestKeyedIsTuned(t *testing.T) {
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 3, MaxOpen: 0.5, New: quick(breaker.Options{Consecutive: 1})})
 	keys := func() int64 { return r.Stats().Keys }
 	ask := func(key string) {
 		req := spillway.Request{Key: key, Arrived: g.now}
@@ -76,9 +76,9 @@ func TestRegistryIsTuned(t *testing.T) {
 	require.EqualValues(t, 1, keys(), "idle keys make room for one")
 
 	o.MaxKeys = -1
-	require.EqualError(t, r.Tune(o), "breaker: Registry: MaxKeys must be in 1..16777216, got -1")
+	require.EqualError(t, r.Tune(o), "breaker: Keyed: MaxKeys must be in 1..16777216, got -1")
 	require.Equal(t, 1, r.Options().MaxKeys, "an error changes nothing")
-	require.NoError(t, r.Tune(breaker.RegistryOptions{}))
+	require.NoError(t, r.Tune(breaker.KeyedOptions{}))
 	require.Equal(t, 1024, r.Options().MaxKeys)
 	require.NotNil(t, r.Options().New)
 }

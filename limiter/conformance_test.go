@@ -110,8 +110,8 @@ func bare(p spillway.Policy) spillway.Policy {
 		return counted{p, func() int64 { return p.Stats().InFlight }}
 	case *queue:
 		return countedQueue{p, func() int64 { return p.Stats().InFlight }}
-	case spillway.Queuer:
-		return struct{ spillway.Queuer }{p}
+	case queuer:
+		return struct{ queuer }{p}
 	}
 	return struct{ spillway.Policy }{p}
 }
@@ -123,8 +123,14 @@ type counted struct {
 
 func (c counted) InFlight() int64 { return c.inFlight() }
 
+// A queuer is a Policy whose Admit may block.
+type queuer interface {
+	spillway.Policy
+	Queues()
+}
+
 type countedQueue struct {
-	spillway.Queuer
+	queuer
 	inFlight func() int64
 }
 

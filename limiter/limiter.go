@@ -7,8 +7,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A Limiter limits by one [Rule]. It is a [spillway.Policy], and can be called directly. By a [Shaper] or a [Queue] it is a
-// [spillway.Queuer] too: its Admit blocks.
+// A Limiter limits by one [Rule]. It is a [spillway.Policy], and can be called directly. By a [Shaper] or a [Queue] its
+// Admit blocks.
 //
 // A request takes as many tokens as it costs. For a [Concurrency] and a [Queue] a token is a place, which is taken until it is
 // released. A time before that of an earlier call counts as that time, so a stale clock gains no tokens.

@@ -262,4 +262,4 @@ func (q *queue) Stats() Stats {
 	return s
 }
 
-var _ spillway.Queuer = (*queue)(nil)
+var _ spillway.Policy = (*queue)(nil)

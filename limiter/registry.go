@@ -23,13 +23,14 @@ type Member interface {
 // that queue. For limits that do not queue, a [Keyed] takes a tenth of the memory and time.
 //
 // It holds at most MaxKeys keys. When it is full, it forgets keys that are idle. If it finds none, a new key shares one policy
-// with all other new ones. So a client that invents keys neither makes it grow nor makes it forget a key in use.
+// with all other new ones, and with requests without a key. So a client that invents keys neither makes it grow nor makes it forget a key in use.
 //
-// A Registry is a [spillway.Queuer]: its Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
+// A Registry's Admit blocks if that of its members does. It owns no goroutine and needs no Close, if
 // its members do not. It is made by [NewRegistry]; the zero Registry denies everything. All methods may be called
 // concurrently.
 type Registry struct {
 	clock  clock
+	name   string
 	build  func(key string) (Member, error)
 	shared Member
 	table  *table[registered] // nil in the zero value
@@ -44,6 +45,9 @@ type registered struct {
 
 // RegistryOptions tune a [Registry]. New has to be set.
 type RegistryOptions struct {
+	// Name is what Stats call the Registry: printable ASCII, at most 64 bytes. If Name is empty, it is "limits". Rejections carry
+	// the name that New gives to a policy; do not build it from the key, because names become metric labels.
+	Name string
 	// New builds the policy of a key. It may be called more than once for a key, of which one result is used; no lock is held.
 	// Requests of a key whose New fails, or returns nil, go to the shared policy, which is built by New("") in [NewRegistry].
 	New func(key string) (Member, error)
@@ -53,6 +57,7 @@ type RegistryOptions struct {
 
 // RegistryStats is a snapshot of a [Registry].
 type RegistryStats struct {
+	Name       string
 	Keys       int64 // that have a policy of their own now
 	MaxKeys    int64
 	Overflowed int64 // requests with a key that the shared policy decided on
@@ -69,6 +74,10 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if opts.MaxKeys == 0 {
 		opts.MaxKeys = 1024
 	}
+	name, err := named("Registry", opts.Name, "limits")
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case opts.New == nil:
 		return nil, errors.New("limiter: Registry: New must be set, got nil")
@@ -82,7 +91,7 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	if isnil.Is(shared) {
 		return nil, errors.New("limiter: Registry: New: returned nil")
 	}
-	return &Registry{clock: newClock(), build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
+	return &Registry{clock: newClock(), name: name, build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
 }
 
 // Queues does nothing: it marks that Admit may block.
@@ -121,6 +130,9 @@ func (g *Registry) Done(r spillway.Request, t spillway.Ticket, res spillway.Resu
 
 // use returns the policy of a key, which is not forgotten until leave is called, or the shared one.
 func (g *Registry) use(key string, now time.Time) (m Member, shared bool) {
+	if key == "" {
+		return g.shared, true
+	}
 	if m := g.enter(key); m != nil {
 		return m, false
 	}
@@ -188,25 +200,26 @@ func (g *Registry) leave(key string) {
 	}
 }
 
-// Lookup returns the policy of a key, if it has one of its own: to change its limit, to read its Stats, to call it directly. It
+// Lookup returns the policy of a key, if it has one of its own; for the empty key, the policy of requests without a key and of
+// keys that have none of their own. It is there to change its limit, to read its Stats, to call it directly. It
 // builds none. The Registry may forget the key, and then builds another policy for its next request.
 func (g *Registry) Lookup(key string) (Member, bool) {
 	if g.table == nil {
 		return nil, false
 	}
+	if key == "" {
+		return g.shared, true
+	}
 	m := g.member(key)
 	return m, m != nil
 }
-
-// Shared returns the policy of keys that have none of their own; nil in the zero Registry.
-func (g *Registry) Shared() Member { return g.shared }
 
 // Stats returns a snapshot. It may be called at any time.
 func (g *Registry) Stats() RegistryStats {
 	if g.table == nil {
 		return RegistryStats{}
 	}
-	st := RegistryStats{Keys: g.table.keys.Load(), MaxKeys: g.table.max, Failed: g.failed.Load()}
+	st := RegistryStats{Name: g.name, Keys: g.table.keys.Load(), MaxKeys: g.table.max, Failed: g.failed.Load()}
 	for i := range g.table.shards {
 		sh := &g.table.shards[i]
 		sh.mu.Lock()
@@ -217,4 +230,4 @@ func (g *Registry) Stats() RegistryStats {
 	return st
 }
 
-var _ spillway.Queuer = (*Registry)(nil)
+var _ spillway.Policy = (*Registry)(nil)

@@ -62,13 +62,13 @@ func TestRegistryForgetsOnlyWhatIsIdle(t *testing.T) {
 	b := spillway.Request{Key: "b", Arrived: after(0)}
 	shared, err := g.Admit(ctx, b)
 	require.NoError(t, err, "by the policy that new keys share")
-	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Overflowed: 1}, g.Stats())
+	require.Equal(t, RegistryStats{Name: "limits", Keys: 1, MaxKeys: 1, Overflowed: 1}, g.Stats())
 	g.Done(a, ticket, spillway.Result{Outcome: spillway.Success})
 
 	// a is idle, so b gets a policy of its own; what it took from the shared one goes back there.
 	own, err := g.Admit(ctx, b)
 	require.NoError(t, err)
-	require.Equal(t, RegistryStats{Keys: 1, MaxKeys: 1, Overflowed: 1, Evicted: 1}, g.Stats())
+	require.Equal(t, RegistryStats{Name: "limits", Keys: 1, MaxKeys: 1, Overflowed: 1, Evicted: 1}, g.Stats())
 	g.Done(b, shared, spillway.Result{Outcome: spillway.Success})
 	m, ok := g.Lookup("b")
 	require.True(t, ok)
@@ -112,7 +112,7 @@ func TestRegistryWhenNewFails(t *testing.T) {
 	g.Done(spillway.Request{Key: "broken"}, ticket, spillway.Result{})
 	_, ok := g.Lookup("broken")
 	require.False(t, ok)
-	require.True(t, g.Shared().Idle(after(0)))
+	require.True(t, sharedOf(g).Idle(after(0)))
 	require.Equal(t, int64(0), g.Stats().Keys)
 }
 
@@ -133,7 +133,7 @@ func TestRegistryConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.True(t, g.Shared().Idle(time.Now()))
+	require.True(t, sharedOf(g).Idle(time.Now()))
 	require.LessOrEqual(t, g.Stats().Keys, int64(4))
 	for i := range g.table.shards {
 		for _, s := range g.table.shards[i].slots {
@@ -190,4 +190,20 @@ func TestRegistryCountsFactoriesThatFail(t *testing.T) {
 		k := newKeyed(t, newBucket(t, Per(1, time.Second), 1), 0)
 		require.ErrorContains(t, k.Tune(nothing), "rule must be of the same kind")
 	}
+}
+
+// sharedOf returns the policy of keys that have none of their own.
+func sharedOf(g *Registry) Member {
+	m, _ := g.Lookup("")
+	return m
+}
+
+func TestRegistryWithoutAKey(t *testing.T) {
+	g := newRegistry(t, 1)
+	ticket, err := g.Admit(t.Context(), spillway.Request{Arrived: after(0)})
+	require.NoError(t, err)
+	require.False(t, sharedOf(g).Idle(after(0)))
+	require.Equal(t, RegistryStats{Name: "limits", MaxKeys: 1}, g.Stats(), "no key, so none overflowed")
+	g.Done(spillway.Request{Arrived: after(0)}, ticket, spillway.Result{Outcome: spillway.Success})
+	require.True(t, sharedOf(g).Idle(after(0)))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-go/spillway/internal/isnil"
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/internal/rejections"
 )
 
@@ -61,22 +62,14 @@ func (p *plan[S]) next(rule Rule) (plan[S], error) {
 }
 
 // sameName returns an error if a limit that runs would get another name, which its metrics and header fields show.
-func sameName(kind, old, name string) error {
-	if name != old {
-		return fmt.Errorf("limiter: %s: Tune: Name must stay %q, got %q", kind, old, name)
+func sameName(kind, old, next string) error {
+	if next != old {
+		return fmt.Errorf("limiter: %s: Tune: Name must stay %q, got %q", kind, old, next)
 	}
 	return nil
 }
 
-// named returns name or its default, if that is fit for metrics and header fields.
-func named(kind, name, byDefault string) (string, error) {
-	for _, c := range []byte(name) {
-		if c < ' ' || c > '~' {
-			return "", fmt.Errorf("limiter: %s: Name must be printable ASCII, got %q", kind, name)
-		}
-	}
-	if name == "" {
-		return byDefault, nil
-	}
-	return name, nil
+// named returns the name given to a limit or its default, if that is fit for metrics and header fields.
+func named(kind, given, byDefault string) (string, error) {
+	return name.Or("limiter: "+kind, given, byDefault)
 }

@@ -256,4 +256,4 @@ func (s *shaper) Stats() Stats {
 	return st
 }
 
-var _ spillway.Queuer = (*shaper)(nil)
+var _ spillway.Policy = (*shaper)(nil)

@@ -32,7 +32,7 @@ var newPolicyCase = testCase{
 var noBlockingCase = testCase{
 	name: "no-blocking",
 	why: "a request that waits in Admit keeps what earlier policies gave it, and its wait is taken for latency by the policies" +
-		" behind. A policy that makes requests wait implements spillway.Queuer, so that a Gate can tell.",
+		" behind. A policy that makes requests wait has a method Queues(), so that a Gate can tell.",
 	bubble: true,
 	run: func(c *check) {
 		b := bases()[0]
@@ -188,7 +188,7 @@ func (d *driver) endMany(way func(end func())) (admitted int, inFlight int64) {
 		permit, err := d.enter(gate, r)
 		d.sleep(time.Millisecond)
 		if err == nil {
-			way(func() { c.protect(func() { permit.DoneAt(d.now(), spillway.Failure) }) })
+			way(func() { c.protect(func() { permit.DoneAt(d.now(), spillway.Failure, 0) }) })
 		}
 	}
 	inFlight, _ = d.inFlight()

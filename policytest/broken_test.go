@@ -102,7 +102,7 @@ var brokenBasics = []brokenPolicy{
 		fails:     []string{"new-policy"}, says: "returned nil",
 	},
 	{
-		name: "waits for a slot without being a Queuer",
+		name: "waits for a slot without a method Queues",
 		newPolicy: func() spillway.Policy {
 			sem := make(chan struct{}, 10)
 			return &tampered{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/race"
+	"github.com/spillway-go/spillway/shadow"
 )
 
 // right lists policies that keep the contract, with what the suite cannot check of them.
@@ -42,7 +43,7 @@ var right = []struct {
 	},
 	{
 		name:      "shadowed bucket that never refuses",
-		newPolicy: func() spillway.Policy { return spillway.Shadow(open{}) },
+		newPolicy: func() spillway.Policy { return shadow.New(open{}) },
 		skipped:   []string{"rejection", "gives-back", "refusal-changes-nothing"},
 	},
 	{

@@ -91,7 +91,7 @@ func (s *refusals) unchanged() {
 
 var ticketCase = testCase{
 	name: "ticket",
-	why: "wrappers such as spillway.Shadow mark with the ticket of all bits set what the policy in them did not admit, and never" +
+	why: "wrappers such as package shadow mark with the ticket of all bits set what the policy in them did not admit, and never" +
 		" tell it how such a request went.",
 	run: func(c *check) {
 		eachState(func(b base, s state) {

@@ -59,7 +59,7 @@ func runSuite(t tb, newPolicy func() spillway.Policy, o *Options) {
 type suite struct {
 	newPolicy func() spillway.Policy
 	o         Options
-	queues    bool // the policies implement spillway.Queuer
+	queues    bool // the policies have a method Queues()
 }
 
 func newSuite(newPolicy func() spillway.Policy, o *Options) (*suite, error) {
@@ -87,7 +87,7 @@ func newSuite(newPolicy func() spillway.Policy, o *Options) (*suite, error) {
 		s.o.Request = defaultRequest
 	}
 	p := newPolicy()
-	_, s.queues = p.(spillway.Queuer)
+	_, s.queues = p.(interface{ Queues() })
 	closePolicy(p)
 	return s, nil
 }

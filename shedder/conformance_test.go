@@ -137,7 +137,7 @@ func TestAllocatesNothing(t *testing.T) {
 	enter := func(gate *spillway.Gate) func() {
 		return func() {
 			p, _ := gate.Enter(context.Background(), spillway.Request{Arrived: now})
-			p.DoneAt(now, spillway.Success)
+			p.DoneAt(now, spillway.Success, 0)
 		}
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, enter(free)), "admitted")

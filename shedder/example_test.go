@@ -60,7 +60,7 @@ func ExampleShedder_virtualTime() {
 	gate := spillway.New(shed)
 	for now := time.Unix(0, 0); now.Before(time.Unix(3600, 0)); now = now.Add(50 * time.Millisecond) {
 		if permit, err := gate.Enter(context.Background(), spillway.Request{Arrived: now}); err == nil {
-			permit.DoneAt(now.Add(10*time.Millisecond), spillway.Success)
+			permit.DoneAt(now.Add(10*time.Millisecond), spillway.Success, 0)
 		}
 	}
 	fmt.Println(shed.Stats().MinRT, shed.Stats().Refused)
@@ -72,7 +72,7 @@ func ExampleSignal() {
 	memory := spillway.Must(stats.NewMemory(nil)) // GOMEMLIMIT or the control group's, whichever is less
 	waiting := 120.0                              // callers that wait for a connection
 	shed := spillway.Must(shedder.New(&shedder.Options{Signals: []shedder.Signal{
-		{Name: "memory", Read: memory.Share, Threshold: 0.95},
+		{Name: "memory", Read: memory.Read, Threshold: 0.95},
 		{Name: "pool", Read: func(time.Time) (float64, error) { return waiting, nil }, Threshold: 100},
 	}}))
 	gate := spillway.New(shed)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -17,6 +18,9 @@ const Off = -1
 
 // Options tune a [Shedder]. The zero Options are the defaults, which suit most services: nothing has to be set.
 type Options struct {
+	// Name is what rejections, Stats and log lines call the Shedder: printable ASCII, at most 64 bytes. If Name is empty, it is
+	// "shedder". It cannot be tuned later.
+	Name string
 	// CPUThreshold is the share of the CPU that the process may use, in (0, 1], from which on it counts as overloaded.
 	// If CPUThreshold is 0, it is 0.9. If it is [Off], the CPU is not looked at.
 	CPUThreshold float64
@@ -50,10 +54,10 @@ type Options struct {
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
-	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.CPU] with its defaults. Give the same one to
+	// CPU reads how much CPU is used. If CPU is nil, New makes a [stats.NewCPU] with its defaults. Give the same one to
 	// several Shedders of a process. It cannot be tuned later.
 	CPU CPUSampler
-	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.SchedLatency] that looks
+	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.NewSchedLatency] that looks
 	// at the 90th percentile every 20 ms. It cannot be tuned later.
 	Sched SchedSampler
 	// Logger gets one line when overload begins and one when it ends. If Logger is nil, nothing is logged.
@@ -61,13 +65,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A CPUSampler says how much of its CPU the process uses: a [stats.CPU], or a stand-in. Sample is called often, from many
+// A CPUSampler says how much of its CPU the process uses: a [stats.NewCPU], or a stand-in. Sample is called often, from many
 // goroutines, and returns at once.
 type CPUSampler interface {
 	Sample(now time.Time) stats.CPUSample
 }
 
-// A SchedSampler says how long goroutines wait for a processor: a [stats.SchedLatency], or a stand-in. Sample is called
+// A SchedSampler says how long goroutines wait for a processor: a [stats.NewSchedLatency], or a stand-in. Sample is called
 // often, from many goroutines, and returns at once.
 type SchedSampler interface {
 	Sample(now time.Time) stats.SchedSample
@@ -80,6 +84,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Window = cmp.Or(o.Window, 5*time.Second)
 	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
 	o.Signals = slices.Clone(o.Signals)
+	var err error
+	if o.Name, err = name.Or("shedder", o.Name, "shedder"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	return o, o.validate()
 }
 

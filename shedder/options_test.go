@@ -154,6 +154,6 @@ func TestLogsChangesOnly(t *testing.T) {
 		r.look()
 	}
 	require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), log.String())
-	require.Contains(t, log.String(), `level=WARN msg="shedder: overloaded" reason=cpu`)
+	require.Contains(t, log.String(), `level=WARN msg="shedder: overloaded" policy=shedder reason=cpu`)
 	require.Contains(t, log.String(), `level=INFO msg="shedder: calm again"`)
 }

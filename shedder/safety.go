@@ -35,14 +35,17 @@ func (s *Shedder) sampleCPU(now time.Time) (out stats.CPUSample) {
 	}()
 	out = s.opts.CPU.Sample(now)
 	switch {
-	case !out.Known():
+	case !known(&out):
 	case !isShare(out.Usage) || !isShare(out.Smoothed):
 		out.Err = ErrImplausible
-	case !out.Time.IsZero() && out.Age(now) > staleAfter:
+	case !out.Time.IsZero() && now.Sub(out.Time) > staleAfter:
 		out.Err = ErrStale
 	}
 	return out
 }
+
+// known reports whether a sample has a usage. That of a stand-in may have none and no error either.
+func known(s *stats.CPUSample) bool { return s.Err == nil && s.Samples > 0 }
 
 // sampleSched does the same with the waits of goroutines.
 func (s *Shedder) sampleSched(now time.Time) (out stats.SchedSample) {

@@ -19,8 +19,6 @@ import (
 // tick is how often the sensors are read and the limit is steered.
 const tick = 20 * time.Millisecond
 
-const policyName = "shedder"
-
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
 	ReasonLimit = "limit reached" // as many requests are in flight as the service can answer in time
@@ -40,7 +38,7 @@ type Shedder struct {
 	dropped  atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
 	answers  answers
-	refused  [numClasses]stats.Counter
+	refused  [numClasses][numReasons]stats.Counter
 	leak     leak
 
 	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
@@ -59,6 +57,15 @@ const (
 	critical // above Normal
 	numClasses
 )
+
+// The places of the reasons in counts of refusals.
+const (
+	byLimit = iota
+	byDrop
+	numReasons
+)
+
+var refusalReasons = [numReasons]string{byLimit: ReasonLimit, byDrop: ReasonDrop}
 
 // New returns a Shedder with the given options; nil means the defaults. It returns an error that names the field that
 // cannot be right.
@@ -111,13 +118,13 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 	}
 	class := classOf(r.Priority)
 	if class != critical && s.drop.hit(now) && !s.leak.passes(now) {
-		s.refused[class].Add(1)
+		s.refused[class][byDrop].Add(1)
 		return 0, s.dropped.Load()
 	}
 	at, ok := s.inside.Enter(s.limits[class].Load())
 	if !ok {
 		if !s.leak.passes(now) {
-			s.refused[class].Add(1)
+			s.refused[class][byLimit].Add(1)
 			return 0, s.full.Load()
 		}
 		at, _ = s.inside.Enter(inflight.NoLimit)

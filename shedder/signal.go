@@ -15,7 +15,7 @@ type Signal struct {
 	// Name tells the signal in [Stats.Signal], [Stats.Why] and the log, such as "memory". It is fit for a metric label, not
 	// empty, and the name of no other signal and no [Reason].
 	Name string
-	// Read returns the reading as of now, such as [stats.Memory.Share]. It is called by a request, at most once in 20 ms
+	// Read returns the reading as of now, such as the Read of a [stats.NewMemory]. It is called by a request, at most once in 20 ms
 	// and never concurrently with itself by one Shedder, so it returns at once: what is slow to read is read less often,
 	// with the last reading in between, as the sensors of package stats do. It may ask the Shedder for Stats, but not call
 	// its other methods.

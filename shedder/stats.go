@@ -8,13 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/enum"
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 )
 
 // Stats is a snapshot of what a [Shedder] believes. The counts and InFlight are of this moment, the rest of the last
 // tick, at most 20 ms before the last request.
 type Stats struct {
+	Name string    // Options.Name
 	Time time.Time // of the last tick; zero before the first request
 
 	CPU        float64       // raw usage as a share of what the process may use, 0..1
@@ -41,19 +44,33 @@ type Stats struct {
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // times that one more was let in beyond the limit because nothing had ended
 
-	Refused int64 // requests refused since New, of all priorities
+	Admitted int64 // requests admitted since New, except those that a later policy refused
+	Refused  int64 // requests refused since New: the sum of ByReason, and that of the counts by priority
+	ByReason []spillway.Refusal
 	// The refusals by priority: below Normal, Normal, above Normal.
 	RefusedSheddable, RefusedNormal, RefusedCritical int64
 }
 
-// Stats returns a snapshot. It may be called at any time, is cheap and allocates nothing.
+// Stats returns a snapshot. It may be called at any time and is cheap.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.InFlight, v.Leaked = s.inside.Size(), s.leak.leaked.Value()
-	v.RefusedSheddable = s.refused[sheddable].Value()
-	v.RefusedNormal = s.refused[normal].Value()
-	v.RefusedCritical = s.refused[critical].Value()
-	v.Refused = v.RefusedSheddable + v.RefusedNormal + v.RefusedCritical
+	v.Name, v.Leaked = s.full.Load().Policy, s.leak.leaked.Value()
+	v.InFlight, v.Admitted = s.inside.Totals()
+	var counts [numClasses][numReasons]int64
+	for class := range counts {
+		for why := range counts[class] {
+			counts[class][why] = s.refused[class][why].Value()
+		}
+	}
+	for why, reason := range refusalReasons {
+		if n := counts[sheddable][why] + counts[normal][why] + counts[critical][why]; n > 0 {
+			v.ByReason = append(v.ByReason, spillway.Refusal{Policy: v.Name, Reason: reason, Count: n})
+			v.Refused += n
+		}
+	}
+	v.RefusedSheddable = counts[sheddable][byLimit] + counts[sheddable][byDrop]
+	v.RefusedNormal = counts[normal][byLimit] + counts[normal][byDrop]
+	v.RefusedCritical = counts[critical][byLimit] + counts[critical][byDrop]
 	return v
 }
 
@@ -143,8 +160,8 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [New]. CPU, Sched and Logger cannot
-// change: each must be nil or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU, Sched and
+// Logger cannot change: each must be zero or the one in force. Tune returns an error that names the invalid field, and then changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -152,6 +169,9 @@ func (s *Shedder) Tune(o Options) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if opts.Name, err = name.Keep("shedder", s.opts.Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	switch {
 	case replaces(o.CPU, s.opts.CPU):
 		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")

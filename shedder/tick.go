@@ -95,7 +95,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 
 // readSensors fills r with what the sensors say.
 func (s *Shedder) readSensors(r *law.Reading, cpu *stats.CPUSample, sched *stats.SchedSample) {
-	r.Running, r.CPUKnown = 1, cpu.Known()
+	r.Running, r.CPUKnown = 1, known(cpu)
 	if r.CPUKnown {
 		r.CPU, r.Smoothed, r.CPUs = cpu.Usage, cpu.Smoothed, cpu.Limit
 		r.CPUFresh = !cpu.Time.Equal(s.seen.cpu)
@@ -145,8 +145,15 @@ func (s *Shedder) publish(v law.Verdict, least int64) {
 
 func (s *Shedder) countRefused() int64 {
 	var sum int64
-	for i := range s.refused {
-		sum += s.refused[i].Value()
+	for class := range s.refused {
+		sum += s.refusedOf(class)
+	}
+	return sum
+}
+
+func (s *Shedder) refusedOf(class int) (sum int64) {
+	for why := range s.refused[class] {
+		sum += s.refused[class][why].Value()
 	}
 	return sum
 }
@@ -154,17 +161,17 @@ func (s *Shedder) countRefused() int64 {
 func (s *Shedder) log(l *slog.Logger) {
 	v := s.Stats()
 	if v.Overloaded {
-		l.Warn("shedder: overloaded", slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
+		l.Warn("shedder: overloaded", slog.String("policy", v.Name), slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
 			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", v.CPU), slog.Duration("queue_delay", v.QueueDelay))
 		return
 	}
-	l.Info("shedder: calm again", slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
+	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
 }
 
 // install puts opts in force. It is called with mu held, or before anyone else has s.
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())
-	s.full.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
-	s.dropped.Store(&spillway.Rejection{Policy: policyName, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
+	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
+	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
 }

@@ -10,10 +10,10 @@ import (
 )
 
 func TestBalancers(t *testing.T) {
-	s := sim.Steady(0.7)
+	s := sim.Named("steady", 0.7)
 	s.Phases[0].For = 30 * time.Second
 	s.Machine.Hosts = 4
-	p99 := map[sim.Balance]float64{}
+	p99 := map[sim.Balance]time.Duration{}
 	for _, b := range []sim.Balance{sim.Random, sim.RoundRobin, sim.LeastLoaded} {
 		s.Machine.Balance = b
 		r := play(t, s, 1, bare)
@@ -32,7 +32,7 @@ func TestBalancers(t *testing.T) {
 // One of four hosts is four times slower, at 0.7 of what all could do: the others can carry its part to 0.93. A balancer that
 // does not look drowns it, and a quarter of the requests with it; its shedder saves what it can still do.
 func TestOneSlowHost(t *testing.T) {
-	s := within(sim.SlowHost(sim.RoundRobin), 3)
+	s := within(slowHost(sim.RoundRobin), 3)
 	drowned := play(t, s, 1, bare)
 	require.InDelta(t, 0.75*0.7, drowned.Goodput, 0.03, "the requests of the slow host are lost")
 	saved := play(t, s, 1, behindShedder)
@@ -43,7 +43,7 @@ func TestOneSlowHost(t *testing.T) {
 		require.InDelta(t, 0.25, h.Share, 0.001)
 	}
 
-	led := play(t, within(sim.SlowHost(sim.LeastLoaded), 3), 1, bare)
+	led := play(t, within(slowHost(sim.LeastLoaded), 3), 1, bare)
 	require.Greater(t, led.Goodput, 0.68, "nothing is lost where the balancer sees who owes it answers")
 	require.Less(t, led.Hosts[0].Share, 0.22)
 }
@@ -51,8 +51,14 @@ func TestOneSlowHost(t *testing.T) {
 // A host that refuses at once owes nothing, so a balancer by load might prefer it and send it all there is to refuse. The
 // shedder of a host that is spared has no reason to refuse.
 func TestLeastLoadedIsNotDrawnToTheHostThatRefuses(t *testing.T) {
-	led := play(t, within(sim.SlowHost(sim.LeastLoaded), 3), 1, behindShedder)
+	led := play(t, within(slowHost(sim.LeastLoaded), 3), 1, behindShedder)
 	require.Greater(t, led.Goodput, 0.67)
 	require.Less(t, led.Hosts[0].Share, 0.25)
 	require.LessOrEqual(t, led.Hosts[0].Refused, 0.1)
+}
+
+func slowHost(b sim.Balance) sim.Scenario {
+	s := sim.Named("slow-host", 0)
+	s.Machine.Balance = b
+	return s
 }

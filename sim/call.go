@@ -77,7 +77,7 @@ func (r *request) enter() {
 	h.admitted++
 	cold := h.admitted <= s.s.Machine.Cold
 	s.stage(r, 0, cold, func(o spillway.Outcome) {
-		permit.DoneAt(s.time(), o)
+		permit.DoneAt(s.time(), o, 0)
 		r.done(o)
 	})
 }

@@ -58,7 +58,7 @@ func TestDistributionsAreWhatTheySay(t *testing.T) {
 
 // The capacity follows from the means of all parts.
 func TestCapacityCountsAllPartsOfADistribution(t *testing.T) {
-	s := sim.Pool(1)
+	s := sim.Named("pool", 1)
 	s.Phases = []sim.Phase{{For: time.Second, Load: 0.5}}
 	s.Classes[0].Stages[1].Wait = sim.Dist{
 		Fixed: 5 * time.Millisecond, LogNormal: 10 * time.Millisecond, Sigma: 0.5, Dear: 50 * time.Millisecond, DearShare: 0.1,

@@ -1,7 +1,7 @@
 // Package sim drives real policies through overload in virtual time: hours of load in seconds, the same to the bit from
 // the same seed.
 //
-//	result, err := sim.Run(sim.Step(10), 1, func(h *sim.Host) (*spillway.Gate, error) {
+//	result, err := sim.Run(sim.Named("step", 10), 1, func(h *sim.Host) (*spillway.Gate, error) {
 //		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
 //		return spillway.New(shed), err
 //	})

@@ -69,7 +69,7 @@ func TestStallHoldsUpWaits(t *testing.T) {
 
 // A pool of 8 that becomes one of 4 answers half as much, after it one of 16 twice as much.
 func TestSlotsResizeAPool(t *testing.T) {
-	s := sim.Pool(3)
+	s := sim.Named("pool", 3)
 	s.Phases = []sim.Phase{{For: 9 * time.Second, Load: 3}}
 	s.Client.Deadline, s.Client.Useful = time.Minute, time.Minute
 	s.Events = []sim.Event{{At: 3 * time.Second, Pool: "db", Slots: 4}, {At: 6 * time.Second, Pool: "db", Slots: 16}}
@@ -83,7 +83,7 @@ func TestSlotsResizeAPool(t *testing.T) {
 }
 
 func TestCoresComeAndGo(t *testing.T) {
-	s := sim.Step(3)
+	s := sim.Named("step", 3)
 	s.Machine.Cores = 4
 	s.Phases = []sim.Phase{{For: 9 * time.Second, Load: 3}}
 	s.Classes[0].Stages[0].CPU = sim.Dist{Fixed: 10 * time.Millisecond}
@@ -112,7 +112,7 @@ func TestEventsThatCannotBe(t *testing.T) {
 		"event 0: Stretch, Stall, Cores and Slots must not be negative, got 0, 0s, -2, 0": {Cores: -2},
 		`event 0: there is no pool "x"`: {Pool: "x", Slots: 2},
 	} {
-		s := sim.Step(2)
+		s := sim.Named("step", 2)
 		s.Events = []sim.Event{ev}
 		_, err := sim.Run(s, 1, bare)
 		require.ErrorContains(t, err, want)

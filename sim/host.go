@@ -17,8 +17,8 @@ type Host struct {
 	p     processors
 	pools map[string]*slots
 	gate  *spillway.Gate
-	cpu   *stats.CPU
-	sched *stats.SchedLatency
+	cpu   *stats.Sensor[stats.CPUSample]
+	sched *stats.Sensor[stats.SchedSample]
 	blind bool // the sensors fail
 	owed  int  // requests that clients wait for
 
@@ -39,7 +39,7 @@ func newHost(e *engine, m *Machine) *Host {
 func (h *Host) Cores() int { return h.p.cores }
 
 // CPU returns the host's CPU sampler: a real one, fed with the counters of the simulated processors.
-func (h *Host) CPU() *stats.CPU {
+func (h *Host) CPU() *stats.Sensor[stats.CPUSample] {
 	if h.cpu == nil {
 		h.cpu = spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: (*hostCPU)(h)}))
 	}
@@ -48,7 +48,7 @@ func (h *Host) CPU() *stats.CPU {
 
 // Sched returns the host's scheduling latency in the form that the shedder needs, the 90th percentile every 20 ms: a
 // real sampler fed with the waits of the simulated goroutines.
-func (h *Host) Sched() *stats.SchedLatency {
+func (h *Host) Sched() *stats.Sensor[stats.SchedSample] {
 	if h.sched == nil {
 		h.sched = spillway.Must(stats.NewSchedLatency(&stats.SchedLatencyOptions{
 			Interval: 20 * time.Millisecond, Quantile: 0.9, Read: h.readWaits,

@@ -91,12 +91,12 @@ func liars() []liar {
 
 type (
 	lyingCPU struct {
-		real  *stats.CPU
+		real  *stats.Sensor[stats.CPUSample]
 		lie   func(stats.CPUSample) stats.CPUSample
 		since *time.Time
 	}
 	lyingSched struct {
-		real  *stats.SchedLatency
+		real  *stats.Sensor[stats.SchedSample]
 		lie   func(stats.SchedSample) stats.SchedSample
 		since *time.Time
 	}
@@ -155,7 +155,7 @@ func (l liar) gate(seed uint64, from float64, said *float64) func(h *sim.Host) (
 // healthy are services at 0.7 of what they can do.
 func healthy() []sim.Scenario {
 	const load = 0.7
-	list := []sim.Scenario{sim.Steady(load), sim.StepSolid(load), sim.StepQuota(load), sim.CPUAndIO(load), sim.Pool(load), sim.Lock(load)}
+	list := []sim.Scenario{sim.Named("steady", load), sim.Named("step-solid", load), sim.Named("step-quota", load), sim.Named("cpu-io", load), sim.Named("pool", load), sim.Named("lock", load)}
 	for i := range list {
 		list[i].Phases = []sim.Phase{{For: learnt * time.Second, Load: load}, {For: 30 * time.Second, Load: load, Measured: true}}
 	}

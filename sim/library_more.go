@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// FailingDependency is three minutes at half the capacity. In the second minute nine in ten calls to a dependency fail.
+// failingDependency is three minutes at half the capacity. In the second minute nine in ten calls to a dependency fail.
 // The dependency is called in the middle of the CPU work.
-func FailingDependency() Scenario {
+func failingDependency() Scenario {
 	s := service("failing-dependency", Phase{For: time.Minute, Load: 0.5}, Phase{For: time.Minute, Load: 0.5, Measured: true},
 		Phase{For: time.Minute, Load: 0.5})
 	half := Dist{Exp: 5 * time.Millisecond}
@@ -18,8 +18,8 @@ func FailingDependency() Scenario {
 	return s
 }
 
-// QuotaCut is 0.8 of the capacity of one CPU, the quota, that is cut to half of one for the second of three minutes.
-func QuotaCut() Scenario {
+// quotaCut is 0.8 of the capacity of one CPU, the quota, that is cut to half of one for the second of three minutes.
+func quotaCut() Scenario {
 	s := service("quota-cut", Phase{For: time.Minute, Load: 0.8}, Phase{For: time.Minute, Load: 0.8, Measured: true},
 		Phase{For: time.Minute, Load: 0.8})
 	s.Machine.Quota = 1
@@ -28,9 +28,9 @@ func QuotaCut() Scenario {
 	return s
 }
 
-// CriticalFlood is [Priorities] with nineteen in twenty requests critical: there is not room for all of them either.
-func CriticalFlood(load float64) Scenario {
-	s := Priorities(load)
+// criticalFlood is priorities with nineteen in twenty requests critical: there is not room for all of them either.
+func criticalFlood(load float64) Scenario {
+	s := priorities(load)
 	s.Name = "critical-flood"
 	for i, share := range []float64{95, 4, 1} {
 		s.Classes[i].Share = share
@@ -38,9 +38,9 @@ func CriticalFlood(load float64) Scenario {
 	return s
 }
 
-// NoisyTenant is a step to 3 times the capacity, nine tenths of which one tenant asks for and the rest a hundred small ones.
-func NoisyTenant() Scenario {
-	s := Step(3)
+// noisyTenant is a step to 3 times the capacity, nine tenths of which one tenant asks for and the rest a hundred small ones.
+func noisyTenant() Scenario {
+	s := step(3)
 	s.Name = "noisy-tenant"
 	work := s.Classes[0].Stages
 	s.Classes = []Class{{Name: "noisy", Key: "noisy", Share: 900, Stages: work}}
@@ -51,10 +51,10 @@ func NoisyTenant() Scenario {
 	return s
 }
 
-// Jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls a job has, the more random
+// jobs is a step for jobs of one to four calls, each of which has to succeed: the more calls a job has, the more random
 // refusals hurt it.
-func Jobs(load float64) Scenario {
-	s := Step(load)
+func jobs(load float64) Scenario {
+	s := step(load)
 	s.Name = "jobs"
 	work := []Stage{{CPU: Dist{Exp: 4 * time.Millisecond}}}
 	s.Classes = nil
@@ -65,43 +65,43 @@ func Jobs(load float64) Scenario {
 	return s
 }
 
-// ColdStart is a minute at nearly the full capacity from nothing; the first 500 requests need five times the CPU.
-func ColdStart() Scenario {
+// coldStart is a minute at nearly the full capacity from nothing; the first 500 requests need five times the CPU.
+func coldStart() Scenario {
 	s := service("cold-start", Phase{For: time.Minute, Load: 0.95, Measured: true})
 	s.Machine.Cold = 500
 	return s
 }
 
-// Impatient is a step for clients that leave after 200 ms, while their requests continue.
-func Impatient(load float64) Scenario {
-	s := Step(load)
+// impatient is a step for clients that leave after 200 ms, while their requests continue.
+func impatient(load float64) Scenario {
+	s := step(load)
 	s.Name = "impatient"
 	s.Client.Deadline, s.Client.Useful = 200*time.Millisecond, 200*time.Millisecond
 	return s
 }
 
-// ClockJump is [Step] with a clock that jumps an hour ahead in the middle of the overload, and back twenty seconds later.
-func ClockJump(load float64) Scenario {
-	s := Step(load)
+// clockJump is step with a clock that jumps an hour ahead in the middle of the overload, and back twenty seconds later.
+func clockJump(load float64) Scenario {
+	s := step(load)
 	s.Name = "clock-jump"
 	s.Events = []Event{{At: 80 * time.Second, Clock: time.Hour}, {At: 100 * time.Second, Clock: -time.Hour}}
 	return s
 }
 
-// Blind is [Step] with sensors that all fail ten seconds before it, and work again in the last minute: a policy has to
+// blind is step with sensors that all fail ten seconds before it, and work again in the last minute: a policy has to
 // learn from the requests what its sensors do not show.
-func Blind(load float64) Scenario {
-	s := Step(load)
+func blind(load float64) Scenario {
+	s := step(load)
 	s.Name = "blind"
 	s.Events = []Event{{At: 50 * time.Second, Blind: true}, {At: 130 * time.Second, Sighted: true}}
 	return s
 }
 
-// SlowHost is a load of 0.7 on four hosts behind a balancer; in the second of three minutes the first is four times slower.
-func SlowHost(b Balance) Scenario {
+// slowHost is a load of 0.7 on four hosts behind a balancer; in the second of three minutes the first is four times slower.
+func slowHost() Scenario {
 	s := service("slow-host", Phase{For: time.Minute, Load: 0.7}, Phase{For: time.Minute, Load: 0.7, Measured: true},
 		Phase{For: time.Minute, Load: 0.7})
-	s.Machine.Hosts, s.Machine.Balance = 4, b
+	s.Machine.Hosts, s.Machine.Balance = 4, RoundRobin
 	s.Events = []Event{{At: time.Minute, Host: 1, Speed: 0.25}, {At: 2 * time.Minute, Host: 1, Speed: 1}}
 	return s
 }

@@ -69,3 +69,10 @@ func TestEveryScenario(t *testing.T) {
 		})
 	}
 }
+
+func TestNamed(t *testing.T) {
+	for _, s := range sim.Library(5) {
+		require.Equal(t, s, sim.Named(s.Name, 5))
+	}
+	require.PanicsWithValue(t, `sim: Named: name must be that of a scenario of the library, got "stepp"`, func() { sim.Named("stepp", 5) })
+}

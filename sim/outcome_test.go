@@ -46,8 +46,8 @@ func TestBreakerOpensWhileADependencyFails(t *testing.T) {
 		require.Equal(t, breaker.Closed, states[8])
 		require.NotEqual(t, breaker.Closed, states[10], "it opens within a second")
 		require.Equal(t, breaker.Closed, states[len(states)-1], "and closes behind it")
-		require.LessOrEqual(t, r.RecoveredS, 20.0)
-		require.Greater(t, r.RecoveredS, 0.0, "which takes the time it is open for")
+		require.LessOrEqual(t, r.Recovered, 20*time.Second)
+		require.Positive(t, r.Recovered, "which takes the time it is open for")
 		perSecond := 0.3 * r.Capacity
 		require.InDelta(t, perSecond, served(r, 2, 10), 0.1*perSecond)
 		require.InDelta(t, perSecond, served(r, 58, 60), 0.2*perSecond)
@@ -58,7 +58,7 @@ func TestBreakerOpensWhileADependencyFails(t *testing.T) {
 func served(r *sim.Result, from, to float64) (mean float64) {
 	n := 0
 	for _, p := range r.Series {
-		if p.Second >= from && p.Second < to {
+		if p.At.Seconds() >= from && p.At.Seconds() < to {
 			mean += p.Served
 			n++
 		}

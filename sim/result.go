@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// A Result is the outcome of a [Scenario]. Goodput and latencies are of its measured phases. Durations and shares
-// without a value are NaN.
+// A Result is the outcome of a [Scenario]. Goodput and latencies are of its measured phases. Shares without a
+// value are NaN. Durations without a value are the greatest Duration, which stands for never.
 type Result struct {
 	Scenario string
 	Capacity float64 // requests per second
 
-	Goodput        float64 // answers in time, as a share of the capacity
-	First5s        float64 // the same over the first five seconds
-	Shed           float64 // share of the requests that were refused
-	TimedOut       float64 // share of the requests that their clients gave up
-	Failed         float64 // share of the requests that were answered with an error
-	P50, P99       float64 // latency of the served, in ms
-	RefusedP99     float64 // latency of a refusal, in ms
-	InTime         float64 // share of the calls that were answered in time, in all phases
-	RefusedInAll   float64 // share of the requests that were refused, in all phases
-	WronglyRefused float64 // share refused in all phases that ask for no more than the capacity
-	ConvergedS     float64 // seconds from the start of the first measured phase until nine tenths of the possible goodput are kept for 2 s
-	RecoveredS     float64 // seconds from the last measured phase's end until less than 1 % is refused for a second
-	Amplification  float64 // requests sent for each that clients wanted, in all phases
+	Goodput        float64       // answers in time, as a share of the capacity
+	First5s        float64       // the same over the first five seconds
+	Shed           float64       // share of the requests that were refused
+	TimedOut       float64       // share of the requests that their clients gave up
+	Failed         float64       // share of the requests that were answered with an error
+	P50, P99       time.Duration // latency of the served
+	RefusedP99     time.Duration // latency of a refusal
+	InTime         float64       // share of the calls that were answered in time, in all phases
+	RefusedInAll   float64       // share of the requests that were refused, in all phases
+	WronglyRefused float64       // share refused in all phases that ask for no more than the capacity
+	Converged      time.Duration // from the start of the first measured phase until nine tenths of the possible goodput are kept for 2 s
+	Recovered      time.Duration // from the last measured phase's end until less than 1 % is refused for a second
+	Amplification  float64       // requests sent for each that clients wanted, in all phases
 
 	Classes []ClassResult
 	Hosts   []HostResult
@@ -34,8 +34,8 @@ type Result struct {
 // A ClassResult is the part of a [Result] that one class of requests has.
 type ClassResult struct {
 	Name   string
-	Served float64 // share of the requests that were answered in time
-	P99    float64 // latency of the served, in ms
+	Served float64       // share of the requests that were answered in time
+	P99    time.Duration // latency of the served
 }
 
 // A HostResult is the part of a [Result] of one host, in all phases.
@@ -47,10 +47,10 @@ type HostResult struct {
 
 // A Point is the record of 100 ms.
 type Point struct {
-	Second                                  float64
-	Sent, Served, Refused, TimedOut, Failed float64 // per second; Served in time
-	Limit                                   float64 // reading of the gate's probe, such as a shedder's limit; NaN without one
-	InFlight                                float64 // admitted and not done, over all hosts
+	At                                      time.Duration // its beginning
+	Sent, Served, Refused, TimedOut, Failed float64       // per second; Served in time
+	Limit                                   float64       // reading of the gate's probe, such as a shedder's limit; NaN without one
+	InFlight                                float64       // admitted and not done, over all hosts
 }
 
 const binSpan = 100 * time.Millisecond
@@ -60,8 +60,8 @@ type recorder struct {
 	s           *simulation
 	from, until time.Duration // of the measured phases
 	bins        []Point
-	latencies   []float64 // of the served, in ms, in measured phases
-	refusals    []float64
+	latencies   []time.Duration // of the served, in measured phases
+	refusals    []time.Duration
 	sentN       int // of the measured
 	refusedN    int
 	timedOutN   int
@@ -76,7 +76,7 @@ type recorder struct {
 
 type classRecord struct {
 	sent, good int
-	served     []float64
+	served     []time.Duration
 }
 
 func (o *recorder) init(s *simulation) {
@@ -153,7 +153,7 @@ func (o *recorder) refused(c *call, latency time.Duration) {
 	}
 	if o.measured() {
 		o.refusedN++
-		o.refusals = append(o.refusals, ms(latency))
+		o.refusals = append(o.refusals, latency)
 	}
 	if !o.closed {
 		o.bin().Refused++
@@ -190,8 +190,8 @@ func (o *recorder) served(c *call, latency time.Duration) {
 		return
 	}
 	r := o.class(c)
-	o.latencies = append(o.latencies, ms(latency))
-	r.served = append(r.served, ms(latency))
+	o.latencies = append(o.latencies, latency)
+	r.served = append(r.served, latency)
 	if good {
 		r.good++
 	}
@@ -220,14 +220,14 @@ func (o *recorder) result() *Result {
 	perSecond := 1 / binSpan.Seconds()
 	for i := range o.bins {
 		b := &o.bins[i]
-		b.Second = float64(i) * binSpan.Seconds()
+		b.At = time.Duration(i) * binSpan
 		b.Sent, b.Served, b.Refused, b.TimedOut = b.Sent*perSecond, b.Served*perSecond, b.Refused*perSecond, b.TimedOut*perSecond
 		b.Failed *= perSecond
 	}
 	r.Series = o.bins
 	first := int(o.from / binSpan)
 	r.First5s = o.mean(first, min(first+50, int(o.until/binSpan)), func(p *Point) float64 { return p.Served }) / r.Capacity
-	r.ConvergedS, r.RecoveredS = o.converged(r.Capacity), o.recovered()
+	r.Converged, r.Recovered = o.converged(r.Capacity), o.recovered()
 	return r
 }
 
@@ -244,28 +244,28 @@ func hostResults(hosts []*Host) []HostResult {
 }
 
 // converged finds the first moment from which nine tenths of the possible calls are served, second by second.
-func (o *recorder) converged(capacity float64) float64 {
+func (o *recorder) converged(capacity float64) time.Duration {
 	first, last := int(o.from/binSpan), int(o.until/binSpan)
 	served := func(p *Point) float64 { return p.Served }
 	wanted := func(p *Point) float64 { return math.Min(p.Sent, capacity) }
 	for i := first; i+20 <= last; i++ {
 		if o.mean(i, i+10, served) >= 0.9*o.mean(i, i+10, wanted) && o.mean(i+10, i+20, served) >= 0.9*o.mean(i+10, i+20, wanted) {
-			return float64(i-first) * binSpan.Seconds()
+			return time.Duration(i-first) * binSpan
 		}
 	}
-	return math.NaN()
+	return never
 }
 
 // recovered looks for the first second after the measured phases in which next to nothing is refused, given up or failed.
-func (o *recorder) recovered() float64 {
+func (o *recorder) recovered() time.Duration {
 	last := int(o.until / binSpan)
 	bad := func(p *Point) float64 { return p.Refused + p.TimedOut + p.Failed }
 	for i := last; i+10 < len(o.bins); i++ {
 		if o.mean(i, i+10, bad) <= 0.01*o.mean(i, i+10, func(p *Point) float64 { return p.Sent }) {
-			return float64(i-last) * binSpan.Seconds()
+			return time.Duration(i-last) * binSpan
 		}
 	}
-	return math.NaN()
+	return never
 }
 
 func (o *recorder) mean(from, to int, of func(*Point) float64) float64 {
@@ -283,12 +283,13 @@ func share(part, whole int) float64 {
 	return float64(part) / float64(whole)
 }
 
-func quantile(values []float64, q float64) float64 {
+// never stands for a duration without a value.
+const never time.Duration = math.MaxInt64
+
+func quantile(values []time.Duration, q float64) time.Duration {
 	if len(values) == 0 {
-		return math.NaN()
+		return never
 	}
 	slices.Sort(values)
 	return values[min(len(values)-1, int(q*float64(len(values))))]
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

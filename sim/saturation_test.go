@@ -12,7 +12,7 @@ import (
 // Of few requests, half as many more than a moment ago are inside by chance. That is no flood.
 func TestChanceIsNotTakenForAFlood(t *testing.T) {
 	for seed := range uint64(2) {
-		s := sim.SlowDependency()
+		s := sim.Named("slow-dependency", 0)
 		for i := range s.Phases {
 			s.Phases[i].Load = 0.3
 		}
@@ -27,7 +27,7 @@ func TestChanceIsNotTakenForAFlood(t *testing.T) {
 func TestASaturatedPoolIsLetGoOnceLessIsAsked(t *testing.T) {
 	for _, load := range []float64{2, 10} {
 		for _, after := range []float64{0.8, 0.95} {
-			s := sim.Pool(load)
+			s := sim.Named("pool", load)
 			s.Phases[1].For, s.Phases[2].Load = 20*time.Second, after
 			s.Classes[0].Stages[1].Wait = sim.Dist{Fixed: 12500 * time.Microsecond, Exp: 12500 * time.Microsecond}
 			for seed := range uint64(2) {
@@ -42,8 +42,8 @@ func TestASaturatedPoolIsLetGoOnceLessIsAsked(t *testing.T) {
 // Low priorities may fill half of the limit only, so after an overload they may go on being refused where there is room for
 // all. They are let in again, too.
 func TestLowPrioritiesAreServedAgainAfterASaturation(t *testing.T) {
-	s := sim.Priorities(5)
-	pool := sim.Pool(5)
+	s := sim.Named("priorities", 5)
+	pool := sim.Named("pool", 5)
 	s.Machine = pool.Machine
 	for i := range s.Classes {
 		s.Classes[i].Stages = []sim.Stage{pool.Classes[0].Stages[0],
@@ -66,7 +66,7 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 		load, goodput  float64
 		wronglyRefused float64
 	}{{20, 0.8, 0.77, 0.0}, {20, 1.3, 0.85, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
-		s := sim.Pool(c.load)
+		s := sim.Named("pool", c.load)
 		s.Machine.Pools["db"] = c.slots
 		s.Classes[0].Stages[1].Wait = sim.Dist{Exp: 200 * time.Millisecond}
 		s.Phases[1].For = 10 * time.Minute
@@ -81,7 +81,7 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 
 // Long polls beside short requests fill a service with what waits for something else. That is no pool that overflows.
 func TestSomeWhoStayForMinutesAreNoOverload(t *testing.T) {
-	s := sim.Pool(0.5)
+	s := sim.Named("pool", 0.5)
 	s.Machine.Pools, s.Capacity = nil, 200
 	s.Classes = []sim.Class{
 		{Name: "short", Share: 98, Stages: []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}}, {Wait: sim.Dist{Exp: 20 * time.Millisecond}}}},
@@ -97,7 +97,7 @@ func TestSomeWhoStayForMinutesAreNoOverload(t *testing.T) {
 // A service that starts under ten times the load of its pool has not learnt anything before.
 func TestAPoolIsProtectedFromTheFirstMomentOn(t *testing.T) {
 	for _, wait := range []sim.Dist{{Fixed: 25 * time.Millisecond}, {Exp: 25 * time.Millisecond}} {
-		s := sim.Pool(10)
+		s := sim.Named("pool", 10)
 		s.Classes[0].Stages[1].Wait = wait
 		s.Phases = []sim.Phase{{For: time.Minute, Load: 10, Measured: true}}
 		for seed := range uint64(2) {
@@ -117,7 +117,7 @@ func TestAStepOfSlowCallsIsNoPool(t *testing.T) {
 		{sim.Dist{Fixed: 250 * time.Millisecond, Exp: 250 * time.Millisecond}, 0.1, 0.05},
 		{sim.Dist{Fixed: 250 * time.Millisecond, Exp: 250 * time.Millisecond}, 0.05, 0.05},
 	} {
-		s := sim.Pool(0.5)
+		s := sim.Named("pool", 0.5)
 		s.Machine.Pools, s.Capacity = nil, 1000
 		s.Classes[0].Stages[1] = sim.Stage{Wait: c.wait}
 		s.Phases = []sim.Phase{{For: 20 * time.Second, Load: c.before}, {For: 30 * time.Second, Load: 0.5, Measured: true}}
@@ -131,7 +131,7 @@ func TestAStepOfSlowCallsIsNoPool(t *testing.T) {
 // wait is a service whose requests wait for something else, rate of them a second at a load of 1, and which has slots for that;
 // no slots are as many as there are requests.
 func wait(rate float64, slots int, takes sim.Dist, useful time.Duration, phases ...sim.Phase) sim.Scenario {
-	s := sim.Pool(1)
+	s := sim.Named("pool", 1)
 	s.Name, s.Capacity, s.Phases = "wait", rate, phases
 	s.Machine.Pools = nil
 	s.Classes[0].Stages[1] = sim.Stage{Name: "db", Wait: takes}
@@ -163,7 +163,7 @@ func TestAColdStartIntoAFullPool(t *testing.T) {
 			r := play(t, s, seed+1, behindShedder)
 			require.GreaterOrEqual(t, r.Goodput, c.goodput, "%+v", c)
 			require.GreaterOrEqual(t, r.First5s, 0.98, "%+v", c)
-			require.LessOrEqual(t, r.P99, c.p99, "%+v", c)
+			require.LessOrEqual(t, r.P99.Seconds()*1e3, c.p99, "%+v", c)
 		}
 	}
 }
@@ -197,12 +197,12 @@ func TestADependencyThatTurnsSlow(t *testing.T) {
 // The floor for a short CPU is none for a pool: 64 cores must not put 128 requests into a pool of 8.
 func TestAPoolOnManyCores(t *testing.T) {
 	for _, load := range []float64{2, 10} {
-		s := sim.Pool(load)
+		s := sim.Named("pool", load)
 		s.Machine.Cores = 64
 		r := play(t, s, 1, behindShedder)
 		require.GreaterOrEqual(t, r.Goodput, 0.98)
 		require.GreaterOrEqual(t, r.First5s, 0.95)
-		require.LessOrEqual(t, r.P99, 100.0)
+		require.LessOrEqual(t, r.P99, 100*time.Millisecond)
 		require.LessOrEqual(t, r.WronglyRefused, 0.001)
 	}
 }

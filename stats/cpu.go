@@ -1,19 +1,18 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // cpuInterval is the default of CPUOptions.Interval.
 const cpuInterval = 250 * time.Millisecond
 
-// CPUOptions configure a CPU. The zero CPUOptions consist of default values.
+// CPUOptions configure a sensor of [NewCPU]. The zero CPUOptions consist of default values.
 type CPUOptions struct {
-	// Source is what is read. If Source is nil, it is AutoCPU(). A source may serve several CPUs.
+	// Source is what is read. If Source is nil, it is AutoCPU(). A source may serve several sensors.
 	Source CPUSource
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms.
 	// It is at least 1 ms.
@@ -23,34 +22,13 @@ type CPUOptions struct {
 	Beta float64
 }
 
-// A CPU measures how much of the CPU that this process may use is in use. One serves any number of users: each asks
-// with Sample.
-//
-// It is pulled: at most once per interval, one of those who ask reads the source; the others get what was read last
-// without waiting. So a CPU needs no goroutine, and runs in simulated time. It is as fresh as it is asked often: Usage
-// is the average since the last reading however long ago that was (Span), and Smoothed is moved by it as far as that
-// many readings of the same Usage would have, so that the pattern of asking does not change the smoothing. After an idle
-// minute the first to ask gets the average of that minute, near 0, and a burst shows one interval later, as it would
-// have with a steady beat. Time in which the machine was suspended counts as idle where the clock counts it at all
-// (Linux's does not). Start adds a steady beat.
-//
-// A quota is handed out by the period, 100 ms as a rule, and a process that uses it up does so at the start of each. A span
-// that is no multiple of that contains more or fewer of the starts, so plain division would yield 0.8 and 1.2 in turns.
-// Hence a span in all of whose periods the quota was used up has a Usage of 1, whatever the division says.
-//
-// A counter that went backwards starts a new baseline and yields no Usage. All methods may be called concurrently.
-type CPU struct {
+// A cpuMeter measures how much of the CPU that this process may use is in use.
+type cpuMeter struct {
 	source   CPUSource
 	interval time.Duration
 	logBeta  float64 // per interval
-
-	last atomic.Pointer[CPUSample]
-
-	mu     sync.Mutex // held by the one who reads
-	base   map[string]cpuBase
-	baseAt time.Time // when base, or the last direct usage, was read
-
-	beat beat
+	base     map[string]cpuBase
+	baseAt   time.Time // when base, or the last direct usage, was read
 }
 
 // cpuBase is a level's counters as they were when Usage was measured last.
@@ -59,9 +37,21 @@ type cpuBase struct {
 	at    time.Time
 }
 
-// NewCPU returns a CPU with the options, the defaults if o is nil. It reads nothing yet. A source that fails is no
-// error here: it makes the usage unknown.
-func NewCPU(o *CPUOptions) (*CPU, error) {
+// NewCPU returns a Sensor of how much of the CPU that this process may use is in use, with the options, the defaults if o is
+// nil. It reads nothing yet. A source that fails is no error here: it makes the usage unknown.
+//
+// The Sensor is as fresh as it is asked often. Usage is the average since the last reading however long ago that was (Span).
+// Smoothed moves by it as far as that many readings of the same Usage would have moved it, so the pattern of asking does not
+// change the smoothing. After an idle minute the first caller gets the average of that minute, near 0, and a burst shows one
+// interval later, as it would have with a steady beat. Time in which the machine was suspended counts as idle where the clock
+// counts it at all (Linux's does not).
+//
+// A quota is handed out by the period, 100 ms as a rule, and a process that uses it up does so at the start of each. A span
+// that is no multiple of that contains more or fewer of the starts, so plain division would yield 0.8 and 1.2 in turns.
+// Hence a span in all of whose periods the quota was used up has a Usage of 1, whatever the division says.
+//
+// A counter that went backwards starts a new baseline and yields no Usage.
+func NewCPU(o *CPUOptions) (*Sensor[CPUSample], error) {
 	var opts CPUOptions
 	if o != nil {
 		opts = *o
@@ -69,49 +59,20 @@ func NewCPU(o *CPUOptions) (*CPU, error) {
 	if opts.Source == nil {
 		opts.Source = AutoCPU()
 	}
-	if opts.Interval == 0 {
-		opts.Interval = cpuInterval
-	}
-	if opts.Beta == 0 {
-		opts.Beta = 0.95
-	}
-	if opts.Interval < time.Millisecond {
-		return nil, fmt.Errorf("stats: CPU: Interval must be at least 1ms, got %v", opts.Interval)
-	}
+	opts.Beta = cmp.Or(opts.Beta, 0.95)
 	if !(opts.Beta > 0 && opts.Beta < 1) {
 		return nil, fmt.Errorf("stats: CPU: Beta must be more than 0 and less than 1, got %v", opts.Beta)
 	}
-	c := &CPU{source: opts.Source, interval: opts.Interval, logBeta: math.Log(opts.Beta), base: map[string]cpuBase{}}
-	c.last.Store(&CPUSample{Err: ErrNoReading})
-	return c, nil
+	c := &cpuMeter{source: opts.Source, logBeta: math.Log(opts.Beta), base: map[string]cpuBase{}}
+	s, err := newSensor("CPU", opts.Interval, cpuInterval, CPUSample{Err: ErrNoReading}, c.take)
+	if err != nil {
+		return nil, err
+	}
+	c.interval = s.interval
+	return s, nil
 }
 
-// Sample returns the CPU usage as of now, and reads the source if that is due. Times given to Sample come from one clock,
-// which may be simulated; one that is a little older than another caller's does no harm.
-func (c *CPU) Sample(now time.Time) CPUSample { return *c.Ref(now) }
-
-// Ref is Sample without the copy: it returns the published sample itself, which must not be modified. It never
-// returns nil, and costs a few nanoseconds if no reading is due.
-func (c *CPU) Ref(now time.Time) *CPUSample {
-	s := c.last.Load()
-	if now.Before(s.due) {
-		return s
-	}
-	return c.refresh(now, 0)
-}
-
-// refresh reads the source unless somebody else does, or has just done so. The beat's early says how long before it
-// is due it may do so: a tick that comes just before must not wait for the next.
-func (c *CPU) refresh(now time.Time, early time.Duration) *CPUSample {
-	if !c.mu.TryLock() {
-		return c.last.Load()
-	}
-	defer c.mu.Unlock()
-	s := c.last.Load()
-	if now.Add(early).Before(s.due) {
-		return s
-	}
-	next := *s
+func (c *cpuMeter) take(next *CPUSample, now time.Time) time.Time {
 	at := now
 	if r, err := c.read(now); err != nil {
 		next.Err = err
@@ -120,14 +81,12 @@ func (c *CPU) refresh(now time.Time, early time.Duration) *CPUSample {
 		if !r.At.IsZero() {
 			at = r.At
 		}
-		c.measure(&next, &r, at)
+		c.measure(next, &r, at)
 	}
-	next.due = at.Add(c.interval)
-	c.last.Store(&next)
-	return &next
+	return at
 }
 
-func (c *CPU) read(now time.Time) (CPUReading, error) {
+func (c *cpuMeter) read(now time.Time) (CPUReading, error) {
 	r, err := c.source.ReadCPU(now)
 	if err == nil {
 		err = r.validate()
@@ -136,7 +95,7 @@ func (c *CPU) read(now time.Time) (CPUReading, error) {
 }
 
 // measure moves next on by a reading.
-func (c *CPU) measure(next *CPUSample, r *CPUReading, at time.Time) {
+func (c *cpuMeter) measure(next *CPUSample, r *CPUReading, at time.Time) {
 	span := at.Sub(c.baseAt)
 	if c.baseAt.IsZero() {
 		span = c.interval
@@ -162,7 +121,7 @@ func (c *CPU) measure(next *CPUSample, r *CPUReading, at time.Time) {
 }
 
 // smooth is the EWMA over as many intervals as span holds.
-func (c *CPU) smooth(s *CPUSample, span time.Duration) float64 {
+func (c *cpuMeter) smooth(s *CPUSample, span time.Duration) float64 {
 	if s.Samples == 1 {
 		return s.Usage
 	}
@@ -172,7 +131,7 @@ func (c *CPU) smooth(s *CPUSample, span time.Duration) float64 {
 }
 
 // compare returns the greatest usage of the levels since they were read last, and whether any was.
-func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage float64, ok bool) {
+func (c *cpuMeter) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage float64, ok bool) {
 	for i := range levels {
 		l := levels[i]
 		if s.Limit == 0 || l.Limit < s.Limit {
@@ -201,17 +160,4 @@ func (c *CPU) compare(s *CPUSample, levels []CPULevel, at time.Time) (usage floa
 		}
 	}
 	return usage, ok
-}
-
-// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock, so that Usage is never
-// older than that even if nobody else asks. Starting what is started does nothing. Close ends it.
-func (c *CPU) Start() {
-	c.beat.start(c.interval, func(now time.Time) { c.refresh(now, c.interval/2) })
-}
-
-// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns
-// nil. A closed CPU goes on being pulled, and can be started again. One that was never started needs no Close.
-func (c *CPU) Close() error {
-	c.beat.stop()
-	return nil
 }

@@ -28,14 +28,14 @@ func TestSensorsDoNotAllocate(t *testing.T) {
 
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		cpu.Sample(now)
-		cpu.Ref(now)
+		cpu.Sample(now)
 		fake.Sample(now)
-		fake.Ref(now)
+		fake.Sample(now)
 	}), "no reading due")
 	for name, refresh := range map[string]func(time.Time){
-		"CPU":                      func(now time.Time) { cpu.Ref(now) },
-		"SchedLatency":             func(now time.Time) { fake.Ref(now) },
-		"SchedLatency, Go runtime": func(now time.Time) { sched.Ref(now) },
+		"CPU":                      func(now time.Time) { cpu.Sample(now) },
+		"SchedLatency":             func(now time.Time) { fake.Sample(now) },
+		"SchedLatency, Go runtime": func(now time.Time) { sched.Sample(now) },
 	} {
 		require.Equal(t, 1.0, testing.AllocsPerRun(100, func() {
 			now = now.Add(time.Second)

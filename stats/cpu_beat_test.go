@@ -28,7 +28,7 @@ func TestCPUBeatReadsEveryInterval(t *testing.T) {
 			time.Sleep(beat)
 			synctest.Wait()
 		}
-		s := c.Ref(time.Now())
+		s := c.Sample(time.Now())
 		require.InDelta(t, 0.5, s.Usage, 1e-9)
 		require.Equal(t, beat, s.Span)
 		require.NoError(t, c.Close())

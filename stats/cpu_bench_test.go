@@ -19,26 +19,20 @@ func BenchmarkCPUSample(b *testing.B) {
 			_ = c.Sample(now)
 		}
 	})
-	b.Run("Ref", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = c.Ref(now)
-		}
-	})
-	b.Run("RefRealTime", func(b *testing.B) { // with a monotonic reading
+	b.Run("RealTime", func(b *testing.B) { // with a monotonic reading
 		c := newCPU(b, &stats.CPUOptions{Source: newFakeCPU(1), Interval: time.Hour})
 		now := time.Now()
 		c.Sample(now)
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = c.Ref(now)
+			_ = c.Sample(now)
 		}
 	})
-	b.Run("RefParallel", func(b *testing.B) {
+	b.Run("Parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				_ = c.Ref(now)
+				_ = c.Sample(now)
 			}
 		})
 	})
@@ -59,9 +53,9 @@ func BenchmarkCPURefresh(b *testing.B) {
 			for b.Loop() {
 				// 250 ms at a time, so that limits are read again every eighth time as they are in real life.
 				now = now.Add(beat)
-				c.Ref(now)
+				c.Sample(now)
 			}
-			require.NoError(b, c.Ref(now).Err)
+			require.NoError(b, c.Sample(now).Err)
 		})
 	}
 }
@@ -77,17 +71,11 @@ func BenchmarkSchedSample(b *testing.B) {
 			_ = s.Sample(now)
 		}
 	})
-	b.Run("Ref", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = s.Ref(now)
-		}
-	})
 	b.Run("Refresh", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			now = now.Add(schedBeat)
-			_ = s.Ref(now)
+			_ = s.Sample(now)
 		}
 	})
 }

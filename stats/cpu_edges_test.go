@@ -23,9 +23,9 @@ func TestCPUFailureIsUnknownNotZero(t *testing.T) {
 	src.use(beat * 2 / 10)
 	s := c.Sample(epoch.Add(2 * beat))
 	require.ErrorIs(t, s.Err, src.err)
-	require.False(t, s.Known())
+	require.Error(t, s.Err)
 	require.Equal(t, uint64(1), s.Errors)
-	require.Equal(t, beat, s.Age(epoch.Add(2*beat)))
+	require.Equal(t, epoch.Add(beat), s.Time)
 	s.Err, s.Errors = nil, 0
 	requireSameUsage(t, good, s)
 
@@ -147,7 +147,7 @@ func TestCPUFunc(t *testing.T) {
 	usage, fail := 0.7, error(nil)
 	c := newCPU(t, &stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) { return usage, fail })})
 	s := c.Sample(epoch)
-	require.True(t, s.Known(), "a ready fraction needs no second reading")
+	require.NoError(t, s.Err, "a ready fraction needs no second reading")
 	require.Equal(t, 0.7, s.Usage)
 	require.Equal(t, 0.7, s.Smoothed)
 	require.Equal(t, "func", s.Source)

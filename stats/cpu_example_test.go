@@ -10,12 +10,12 @@ import (
 )
 
 // The usual way: one sampler for the process, pulled with the time.
-func ExampleCPU() {
+func ExampleNewCPU() {
 	cpu, err := stats.NewCPU(nil)
 	if err != nil {
 		panic(err)
 	}
-	if s := cpu.Sample(time.Now()); s.Known() {
+	if s := cpu.Sample(time.Now()); s.Err == nil {
 		fmt.Printf("%.0f %% of %.1f CPUs (%s)\n", 100*s.Smoothed, s.Limit, s.Source)
 	} else {
 		fmt.Println(s.Err)
@@ -24,14 +24,14 @@ func ExampleCPU() {
 }
 
 // A steady beat keeps the figure fresh where nobody asks often.
-func ExampleCPU_Start() {
+func ExampleSensor_Start() {
 	cpu, err := stats.NewCPU(&stats.CPUOptions{Source: stats.ProcessCPU(), Interval: time.Second})
 	if err != nil {
 		panic(err)
 	}
 	cpu.Start()
 	defer cpu.Close()
-	fmt.Println(cpu.Ref(time.Now()).Samples)
+	fmt.Println(cpu.Sample(time.Now()).Samples)
 	// Output: 0
 }
 
@@ -52,7 +52,7 @@ func ExampleCPUFunc() {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 4 {
 		s := cpu.Sample(now)
-		fmt.Printf("raw %.2f, smoothed %.3f, age %v, error %v\n", s.Usage, s.Smoothed, s.Age(now), s.Err)
+		fmt.Printf("raw %.2f, smoothed %.3f, age %v, error %v\n", s.Usage, s.Smoothed, now.Sub(s.Time), s.Err)
 		now = now.Add(250 * time.Millisecond)
 	}
 	// Output:
@@ -83,7 +83,7 @@ func (m *meter) ReadCPU(time.Time) (stats.CPUReading, error) {
 	return stats.CPUReading{Source: "meter", Levels: []stats.CPULevel{{Used: m.used, Limit: 2}}}, nil
 }
 
-func ExampleSchedLatency() {
+func ExampleNewSchedLatency() {
 	hist := &metrics.Float64Histogram{Counts: []uint64{0, 0}, Buckets: []float64{0, 0.001, 0.100}}
 	sched, err := stats.NewSchedLatency(&stats.SchedLatencyOptions{ // nil reads the Go runtime's own
 		Read: func() (*metrics.Float64Histogram, error) { return hist, nil },

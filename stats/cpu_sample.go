@@ -1,15 +1,8 @@
 package stats
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
-// ErrNoReading is the Err of a sample taken before there was anything to compare: usage is known from the second
-// reading on.
-var ErrNoReading = errors.New("stats: no reading yet")
-
-// A CPUSample is how much CPU is in use, as published by a CPU. It is a value: nothing changes it later.
+// A CPUSample is how much CPU is in use, as published by the Sensor of [NewCPU].
 type CPUSample struct {
 	// Usage is the CPU in use, over the Span that ended at Time, as a fraction of what this process may use: 0 to 1.
 	// What is measured above 1, as a quota allows for moments, is published as 1.
@@ -24,7 +17,7 @@ type CPUSample struct {
 	Level string
 	// Time is when Usage was measured. It moves only when there is a new Usage.
 	Time time.Time
-	// Span is the time that Usage covers: the interval, or longer if nobody asked in between.
+	// Span is the time that Usage covers: the interval, or longer if no caller asked in between.
 	Span time.Duration
 	// Throttled is how long threads were stopped within Span because a quota was used up, summed over all CPUs.
 	// ThrottledPeriods of Periods say in how many of the quota's periods that happened. They belong to the level in
@@ -36,20 +29,9 @@ type CPUSample struct {
 	// Err says why the usage is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
 	// those of Time; a failure changes none of them.
 	Err error
-
-	due time.Time // when to read again
 }
 
-// Known reports whether Usage and Smoothed are those of the last reading. If not, Err says why.
-func (s *CPUSample) Known() bool { return s.Err == nil && s.Samples > 0 }
-
-// Age returns how old Usage is at now, at least 0. Before the first Usage it is 0.
-func (s *CPUSample) Age(now time.Time) time.Duration {
-	if s.Samples == 0 {
-		return 0
-	}
-	return max(0, now.Sub(s.Time))
-}
+func (s CPUSample) figure() (float64, error) { return s.Usage, s.Err }
 
 // addThrottled notes how much l was throttled since base, if that is more than any level so far.
 func (s *CPUSample) addThrottled(l, base *CPULevel) {

@@ -33,10 +33,10 @@ type CPUReading struct {
 	Usage float64
 }
 
-// A CPULevel is one limit on CPU time and what has been used of it by all who share it. All counters start anywhere,
+// A CPULevel is one limit on CPU time and the use of it by everything that shares it. All counters start anywhere,
 // and only ever grow; one that has become smaller is taken for a new one.
 type CPULevel struct {
-	// Name tells this level from the others of its source, such as the path of a control group. Counters are compared
+	// Name distinguishes this level from the others of its source, such as the path of a control group. Counters are compared
 	// with earlier ones of the same name.
 	Name string
 	// Used is the CPU time used so far, summed over all CPUs.

@@ -1,5 +1,5 @@
-// Package stats measures: counters, windows of time, moving averages and quantiles for what happens, and sensors for
-// what the machine feels.
+// Package stats measures: counters, windows of time, moving averages and quantiles for events, and sensors of the CPU, memory
+// and their queues.
 //
 //	latency, err := stats.NewWindow(5*time.Second, 50)
 //	...
@@ -9,7 +9,9 @@
 //		fmt.Println(b.Start, b.Count, time.Duration(b.Mean()))
 //	}
 //
-// A Counter adds up, a Window keeps the last seconds in buckets, an EWMA smooths, and a Histogram tells quantiles of
+// A Counter adds up, a Window keeps the last seconds in buckets, an EWMA smooths, and a Histogram estimates quantiles of
 // the last seconds. None of them reads a clock or starts a goroutine: the time comes as an argument, from any clock,
 // real or simulated. All may be used concurrently, and recording does not lock.
+//
+// A [Sensor] publishes samples of the CPU, the scheduler, memory, the garbage collector or the pressure on a resource.
 package stats

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -8,19 +9,19 @@ import (
 	"time"
 )
 
-// GCOptions configure a GC. The zero GCOptions consist of default values.
+// GCOptions configure a sensor of [NewGC]. The zero GCOptions consist of default values.
 type GCOptions struct {
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms. It is at least 1 ms.
 	Interval time.Duration
-	// Memory makes GC tell a death spiral: Share is the collector's share only while memory is near its limit, and 0
-	// otherwise, because a collector that is busy with room to spare does what GOGC has told it. If Memory is nil, the
+	// Memory, a sensor of [NewMemory], lets Share show a death spiral: Share is the collector's share only while memory is near
+	// its limit, and 0 otherwise, because GOGC alone keeps a collector busy when there is room to spare. If Memory is nil, the
 	// collector's share always counts.
-	Memory *Memory
+	Memory *Sensor[MemorySample]
 	// Near is the share of the limit from which on memory is near it, in (0, 1]. If Near is 0, it is 0.9.
 	Near float64
 }
 
-// A GCSample is what share of the CPU the garbage collector takes, as published by a GC.
+// A GCSample is what share of the CPU the garbage collector takes, as published by the Sensor of [NewGC].
 type GCSample struct {
 	// CPU is the share of the process's CPU time (GOMAXPROCS times the time that passed) that the collector took, 0 to 1,
 	// work that it did while a CPU was idle included.
@@ -33,16 +34,12 @@ type GCSample struct {
 	Err error
 }
 
-// A GC measures what share of the CPU the garbage collector takes. The Go runtime counts up to the end of the last collection.
-// So CPU is the share between the ends of two collections, and from then on falls until one more has ended, as if there were
-// none under way.
-//
-// It is pulled like a CPU: at most once per interval one of those who ask reads; it has no goroutine and needs no Close. All
-// methods may be called concurrently.
-type GC struct {
-	sample *pulled[GCSample]
+func (s GCSample) figure() (float64, error) { return s.Share, s.Err }
+
+// A gcMeter measures what share of the CPU the garbage collector takes.
+type gcMeter struct {
 	read   func() (gc, total float64, err error)
-	memory *Memory
+	memory *Sensor[MemorySample]
 	near   float64
 
 	gc, total  float64   // seconds, as of the last reading that differed
@@ -51,23 +48,22 @@ type GC struct {
 	known      bool
 }
 
-// NewGC returns a GC with the options, the defaults if o is nil. It reads nothing yet.
-func NewGC(o *GCOptions) (*GC, error) {
+// NewGC returns a Sensor of the share of the CPU that the garbage collector takes, with the options, the defaults if o is nil. It
+// reads nothing yet. The Go runtime counts up to the end of the last collection. So CPU is the share between the ends of two
+// collections, and from then on falls until another one ends, as if none were under way.
+func NewGC(o *GCOptions) (*Sensor[GCSample], error) {
 	if o == nil {
 		o = &GCOptions{}
 	}
-	interval, err := intervalOf("GC", o.Interval, 250*time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	near := o.Near
-	if near == 0 {
-		near = 0.9
-	}
+	near := cmp.Or(o.Near, 0.9)
 	if !(near > 0 && near <= 1) {
 		return nil, fmt.Errorf("stats: GC: Near must be in (0, 1], got %v", near)
 	}
-	return &GC{sample: newPulled(interval, GCSample{Err: ErrNoReading}), read: runtimeGC(), memory: o.Memory, near: near}, nil
+	return newGC(o.Interval, &gcMeter{read: runtimeGC(), memory: o.Memory, near: near})
+}
+
+func newGC(interval time.Duration, g *gcMeter) (*Sensor[GCSample], error) {
+	return newSensor("GC", interval, 250*time.Millisecond, GCSample{Err: ErrNoReading}, g.take)
 }
 
 // runtimeGC returns a reader of the Go runtime's metrics that reuses its memory. It reads seconds of CPU time.
@@ -84,17 +80,12 @@ func runtimeGC() func() (gc, total float64, err error) {
 	}
 }
 
-// Sample returns the collector's share as of now, and reads it if that is due. Times given to Sample come from one clock,
-// which may be simulated.
-func (g *GC) Sample(now time.Time) GCSample { return *g.sample.get(now, g.refresh) }
-
-// Share returns the collector's share of the CPU, or why it is unknown: a Read for a signal of the shedder.
-func (g *GC) Share(now time.Time) (float64, error) {
-	s := g.sample.get(now, g.refresh)
-	return s.Share, s.Err
+func (g *gcMeter) take(s *GCSample, now time.Time) time.Time {
+	g.measure(s, now)
+	return now
 }
 
-func (g *GC) refresh(s *GCSample, now time.Time) {
+func (g *gcMeter) measure(s *GCSample, now time.Time) {
 	gc, total, err := g.read()
 	if err != nil {
 		s.Err = err
@@ -116,7 +107,7 @@ func (g *GC) refresh(s *GCSample, now time.Time) {
 	}
 	next.Share = next.CPU
 	if g.memory != nil {
-		share, err := g.memory.Share(now)
+		share, err := g.memory.Read(now)
 		if err != nil {
 			s.Err = err
 			return

@@ -20,7 +20,7 @@ const (
 	lapMask   = 1<<(64-countBits) - 1
 )
 
-// A Histogram tells quantiles of the durations recorded during the last span of time, within 1.6 % of the true value.
+// A Histogram estimates quantiles of the durations recorded during the last span of time, within 1.6 % of the true value.
 // It is log-linear, as HdrHistogram is: every power of two is cut into 32 cells of equal width, so that the error is
 // relative, and durations under 64 ns are exact. It rolls like a Window: in buckets that are numbered from the first
 // instant it is asked about, with the time as an argument.
@@ -48,7 +48,7 @@ type HistogramOptions struct {
 	// Buckets is how many parts Span has, the one being filled included: the oldest part leaves at once when a new one
 	// begins. If Buckets is 0, it is 8. A power of two wastes no memory. At most 65536.
 	Buckets int
-	// Highest is the longest duration told apart: a longer one counts as Highest. If Highest is 0, it is one hour.
+	// Highest is the longest duration with a cell of its own: a longer one counts as Highest. If Highest is 0, it is one hour.
 	Highest time.Duration
 }
 
@@ -94,9 +94,6 @@ func (o *HistogramOptions) validate() error {
 	}
 	return nil
 }
-
-// Span returns the length of time that quantiles look back on.
-func (h *Histogram) Span() time.Duration { return h.slots.span * time.Duration(h.buckets) }
 
 // Record counts the duration d at the instant now. A negative d counts as 0.
 func (h *Histogram) Record(now time.Time, d time.Duration) {

@@ -17,7 +17,7 @@ func TestHistogramConcurrentRecordsAfterIdle(t *testing.T) {
 		together(16, func(i int) { h.Record(now, time.Duration(i%4)) })
 		require.Equal(t, int64(16), h.Count(now))
 		require.Equal(t, []time.Duration{0, 1, 2, 3}, h.Quantiles(now, 0.25, 0.5, 0.75, 1))
-		now = now.Add(10 * h.Span())
+		now = now.Add(10 * spanOf(h))
 	}
 }
 

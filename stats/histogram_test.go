@@ -33,8 +33,8 @@ func TestHistogramRejectsWhatCannotBe(t *testing.T) {
 		require.EqualError(t, err, c.err)
 		require.Nil(t, h)
 	}
-	require.Equal(t, 10*time.Second, newHistogram(t, nil).Span())
-	require.Equal(t, 6*time.Second, newHistogram(t, &HistogramOptions{Span: 6 * time.Second, Buckets: 3}).Span())
+	require.Equal(t, 10*time.Second, spanOf(newHistogram(t, nil)))
+	require.Equal(t, 6*time.Second, spanOf(newHistogram(t, &HistogramOptions{Span: 6 * time.Second, Buckets: 3})))
 }
 
 func TestHistogramCellsCoverEveryDurationOnce(t *testing.T) {

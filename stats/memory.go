@@ -18,14 +18,15 @@ import (
 // ErrNoMemoryLimit is the Err of a MemorySample where neither GOMEMLIMIT nor a control group limits the process.
 var ErrNoMemoryLimit = errors.New("stats: Memory: no limit is set")
 
-// MemoryOptions configure a Memory. The zero MemoryOptions consist of default values.
+// MemoryOptions configure a sensor of [NewMemory]. The zero MemoryOptions consist of default values.
 type MemoryOptions struct {
 	// Interval is the least time between two readings. If Interval is 0, it is 100 ms. It is at
 	// least 1 ms. The control group's limit is read every 2 s.
 	Interval time.Duration
 }
 
-// A MemorySample is how near the process is to its memory limit, as published by a Memory.
+// A MemorySample is how near the process is to its memory limit, as published by the Sensor of
+// [NewMemory].
 type MemorySample struct {
 	// Used is what the Go runtime has from the system and has not given back, in bytes; Live is what of it the garbage
 	// collector cannot free, as of the last collection. Neither contains what C code or mapped files take.
@@ -44,10 +45,10 @@ type MemorySample struct {
 	Err error
 }
 
-// A Memory measures how near the memory of this process is to its limit. It is pulled like a CPU: at most once per interval
-// one of those who ask reads; it has no goroutine and needs no Close. All methods may be called concurrently.
-type Memory struct {
-	sample  *pulled[MemorySample]
+func (s MemorySample) figure() (float64, error) { return s.Share, s.Err }
+
+// A memoryMeter measures how near the memory of this process is to its limit.
+type memoryMeter struct {
 	read    func() (heldMemory, error)
 	fsys    fs.FS
 	groups  *cgroup.Folders
@@ -59,23 +60,21 @@ type Memory struct {
 // noMemoryLimit is at and above what stands for no limit: math.MaxInt64 in Go, and that without its last page in Linux.
 const noMemoryLimit = math.MaxInt64 / 2
 
-// NewMemory returns a Memory with the options, the defaults if o is nil. It reads nothing yet.
-func NewMemory(o *MemoryOptions) (*Memory, error) {
+// NewMemory returns a Sensor of how near the memory of this process is to its limit, with the options, the defaults if o is nil. It
+// reads nothing yet.
+func NewMemory(o *MemoryOptions) (*Sensor[MemorySample], error) {
 	if o == nil {
 		o = &MemoryOptions{}
 	}
-	interval, err := intervalOf("Memory", o.Interval, 100*time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	return newMemory(interval, os.DirFS("/"), runtimeMemory()), nil
+	return newMemory(o.Interval, os.DirFS("/"), runtimeMemory())
 }
 
-func newMemory(interval time.Duration, fsys fs.FS, read func() (heldMemory, error)) *Memory {
-	return &Memory{
-		sample: newPulled(interval, MemorySample{Err: ErrNoReading}), read: read,
-		fsys: fsys, groups: cgroup.NewFolders(fsys, "memory"),
-	}
+func newMemory(interval time.Duration, fsys fs.FS, read func() (heldMemory, error)) (*Sensor[MemorySample], error) {
+	return newSensor("Memory", interval, 100*time.Millisecond, MemorySample{Err: ErrNoReading}, newMemoryMeter(fsys, read).take)
+}
+
+func newMemoryMeter(fsys fs.FS, read func() (heldMemory, error)) *memoryMeter {
+	return &memoryMeter{read: read, fsys: fsys, groups: cgroup.NewFolders(fsys, "memory")}
 }
 
 // heldMemory is what the Go runtime says of its memory, in bytes.
@@ -100,17 +99,12 @@ func runtimeMemory() func() (heldMemory, error) {
 	}
 }
 
-// Sample returns the memory as of now, and reads it if that is due. Times given to Sample come from one clock, which may
-// be simulated.
-func (m *Memory) Sample(now time.Time) MemorySample { return *m.sample.get(now, m.refresh) }
-
-// Share returns the memory that counts as a share of the limit, or why it is unknown: a Read for a signal of the shedder.
-func (m *Memory) Share(now time.Time) (float64, error) {
-	s := m.sample.get(now, m.refresh)
-	return s.Share, s.Err
+func (m *memoryMeter) take(s *MemorySample, now time.Time) time.Time {
+	m.measure(s, now)
+	return now
 }
 
-func (m *Memory) refresh(s *MemorySample, now time.Time) {
+func (m *memoryMeter) measure(s *MemorySample, now time.Time) {
 	if age := now.Sub(m.checked); m.checked.IsZero() || age < 0 || age >= limitsInterval {
 		m.checked = now
 		m.group, m.failed = m.groupLimit()
@@ -142,7 +136,7 @@ func (m *Memory) refresh(s *MemorySample, now time.Time) {
 }
 
 // groupLimit returns the least limit of all control groups, math.MaxUint64 if none has one.
-func (m *Memory) groupLimit() (uint64, error) {
+func (m *memoryMeter) groupLimit() (uint64, error) {
 	least := uint64(math.MaxUint64)
 	version, folders := m.groups.Look()
 	name := "memory.max"

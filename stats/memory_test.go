@@ -62,7 +62,7 @@ func TestMemoryLimitOfControlGroups(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := newMemory(1, groupTree(tt.files), nil).groupLimit()
+			got, err := newMemoryMeter(groupTree(tt.files), nil).groupLimit()
 			if tt.err != "" {
 				require.ErrorContains(t, err, tt.err)
 				return
@@ -79,7 +79,8 @@ func TestMemoryCountsLiveAgainstTheSoftLimitAndUsedAgainstTheHard(t *testing.T) 
 	})
 	held := heldMemory{total: 1100, released: 100, objects: 600, unused: 100, free: 200, live: 400, limit: 1250}
 	var failure error
-	m := newMemory(100*time.Millisecond, fsys, func() (heldMemory, error) { return held, failure })
+	m, err := newMemory(100*time.Millisecond, fsys, func() (heldMemory, error) { return held, failure })
+	require.NoError(t, err)
 	now := time.Unix(1e9, 0)
 	s := m.Sample(now)
 	require.Equal(t, MemorySample{Used: 1000, Live: 500, Limit: 1250, Soft: true, Share: 0.4, Time: now}, s)
@@ -90,10 +91,10 @@ func TestMemoryCountsLiveAgainstTheSoftLimitAndUsedAgainstTheHard(t *testing.T) 
 	require.Equal(t, MemorySample{Used: 1000, Live: 500, Limit: 2000, Share: 0.5, Time: now}, m.Sample(now))
 
 	fsys["sys/fs/cgroup/memory.max"].Data = []byte("1000")
-	share, err := m.Share(now.Add(time.Second))
+	share, err := m.Read(now.Add(time.Second))
 	require.NoError(t, err)
 	require.InDelta(t, 0.5, share, 0, "limits are read every 2 s")
-	share, err = m.Share(now.Add(2 * time.Second))
+	share, err = m.Read(now.Add(2 * time.Second))
 	require.NoError(t, err)
 	require.InDelta(t, 1, share, 0)
 
@@ -103,7 +104,7 @@ func TestMemoryCountsLiveAgainstTheSoftLimitAndUsedAgainstTheHard(t *testing.T) 
 	require.InDelta(t, 1, s.Share, 0, "a failure changes nothing else")
 	failure = nil
 	fsys["sys/fs/cgroup/memory.max"].Data = []byte("max")
-	_, err = m.Share(now.Add(8 * time.Second))
+	_, err = m.Read(now.Add(8 * time.Second))
 	require.ErrorIs(t, err, ErrNoMemoryLimit)
 }
 
@@ -124,11 +125,10 @@ func TestMemoryOfThisProcess(t *testing.T) {
 }
 
 func TestGCShareIsThatOfTheLastCollectionsAndFalls(t *testing.T) {
-	g, err := NewGC(nil)
-	require.NoError(t, err)
 	var gc, total float64
 	var failure error
-	g.read = func() (float64, float64, error) { return gc, total, failure }
+	g, err := newGC(0, &gcMeter{read: func() (float64, float64, error) { return gc, total, failure }})
+	require.NoError(t, err)
 	now := time.Unix(1e9, 0)
 	step := func(tookSeconds, ofSeconds float64) GCSample {
 		now = now.Add(time.Second)
@@ -154,22 +154,22 @@ func TestGCShareIsThatOfTheLastCollectionsAndFalls(t *testing.T) {
 
 func TestGCWithMemoryTellsADeathSpiral(t *testing.T) {
 	held := heldMemory{total: 800, objects: 0, live: 0, limit: 1000}
-	m := newMemory(time.Millisecond, fstest.MapFS{}, func() (heldMemory, error) { return held, nil })
-	g, err := NewGC(&GCOptions{Memory: m})
+	m, err := newMemory(time.Millisecond, fstest.MapFS{}, func() (heldMemory, error) { return held, nil })
 	require.NoError(t, err)
 	var gc, total float64
-	g.read = func() (float64, float64, error) { gc++; total += 2; return gc, total, nil }
+	g, err := newGC(0, &gcMeter{memory: m, near: 0.9, read: func() (float64, float64, error) { gc++; total += 2; return gc, total, nil }})
+	require.NoError(t, err)
 	now := time.Unix(1e9, 0)
 	g.Sample(now)
 	s := g.Sample(now.Add(time.Second))
 	require.InDelta(t, 0.5, s.CPU, 1e-9)
 	require.Zero(t, s.Share, "there is room")
 	held.total = 950
-	share, err := g.Share(now.Add(2 * time.Second))
+	share, err := g.Read(now.Add(2 * time.Second))
 	require.NoError(t, err)
 	require.InDelta(t, 0.5, share, 1e-9)
 	held.limit = math.MaxInt64
-	_, err = g.Share(now.Add(3 * time.Second))
+	_, err = g.Read(now.Add(3 * time.Second))
 	require.ErrorIs(t, err, ErrNoMemoryLimit)
 }
 
@@ -200,7 +200,8 @@ func TestPressureIsTheShareOfTheTimeStalled(t *testing.T) {
 		"proc/self/cgroup": "0::/app", "proc/self/mountinfo": unifiedMount, "proc/pressure/io": pressureText("999"),
 		"sys/fs/cgroup/app/io.pressure": pressureText("1000000"),
 	})
-	p := newPressure("io", 250*time.Millisecond, fsys)
+	p, err := newPressure("io", 250*time.Millisecond, fsys)
+	require.NoError(t, err)
 	now := time.Unix(1e9, 0)
 	require.ErrorIs(t, p.Sample(now).Err, ErrNoReading)
 	at := func(after time.Duration, total string) PressureSample {
@@ -220,11 +221,11 @@ func TestPressureIsTheShareOfTheTimeStalled(t *testing.T) {
 	require.ErrorIs(t, p.Sample(now).Err, ErrNoReading, "another file is another count")
 	fsys["proc/pressure/io"].Data = []byte(pressureText("500999"))
 	now = now.Add(time.Second)
-	share, err := p.Share(now)
+	share, err := p.Read(now)
 	require.NoError(t, err)
 	require.InDelta(t, 0.5, share, 1e-9)
 	delete(fsys, "proc/pressure/io")
-	_, err = p.Share(now.Add(time.Second))
+	_, err = p.Read(now.Add(time.Second))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 

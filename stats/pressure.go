@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/cgroup"
 )
 
-// PressureOptions configure a Pressure.
+// PressureOptions configure a sensor of [NewPressure].
 type PressureOptions struct {
 	// Resource is what is waited for: "cpu", "memory" or "io". It must be given.
 	Resource string
@@ -22,7 +22,7 @@ type PressureOptions struct {
 	Interval time.Duration
 }
 
-// A PressureSample is for what share of the time tasks were stalled, as published by a Pressure.
+// A PressureSample is for what share of the time tasks were stalled, as published by the Sensor of [NewPressure].
 type PressureSample struct {
 	// Share is the part of Span in which at least one task waited for the resource ("some"), 0 to 1.
 	Share float64
@@ -36,11 +36,10 @@ type PressureSample struct {
 	Err error
 }
 
-// A Pressure measures for what share of the time tasks wait for a resource: Linux's pressure stall information (PSI), of the
-// process's control group in version 2, otherwise of the machine. It is pulled like a CPU: at most once per interval one of those
-// who ask reads; it has no goroutine and needs no Close. All methods may be called concurrently.
-type Pressure struct {
-	sample   *pulled[PressureSample]
+func (s PressureSample) figure() (float64, error) { return s.Share, s.Err }
+
+// A pressureMeter measures for what share of the time tasks wait for a resource.
+type pressureMeter struct {
 	resource string
 	fsys     fs.FS
 	groups   *cgroup.Folders
@@ -51,9 +50,10 @@ type Pressure struct {
 	at       time.Time     // when total was read
 }
 
-// NewPressure returns a Pressure with the options. It reads nothing yet. A system without such information is no error here:
-// it makes the share unknown.
-func NewPressure(o *PressureOptions) (*Pressure, error) {
+// NewPressure returns a Sensor of the share of the time in which tasks wait for a resource: Linux's pressure stall information
+// (PSI), of the process's control group in version 2, otherwise of the machine. It reads nothing yet. A system without such
+// information is no error here: it makes the share unknown.
+func NewPressure(o *PressureOptions) (*Sensor[PressureSample], error) {
 	if o == nil {
 		o = &PressureOptions{}
 	}
@@ -62,31 +62,20 @@ func NewPressure(o *PressureOptions) (*Pressure, error) {
 	default:
 		return nil, fmt.Errorf(`stats: Pressure: Resource must be "cpu", "memory" or "io", got %q`, o.Resource)
 	}
-	interval, err := intervalOf("Pressure", o.Interval, 250*time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	return newPressure(o.Resource, interval, os.DirFS("/")), nil
+	return newPressure(o.Resource, o.Interval, os.DirFS("/"))
 }
 
-func newPressure(resource string, interval time.Duration, fsys fs.FS) *Pressure {
-	return &Pressure{
-		sample: newPulled(interval, PressureSample{Err: ErrNoReading}), resource: resource,
-		fsys: fsys, groups: cgroup.NewFolders(fsys, ""),
-	}
+func newPressure(resource string, interval time.Duration, fsys fs.FS) (*Sensor[PressureSample], error) {
+	p := &pressureMeter{resource: resource, fsys: fsys, groups: cgroup.NewFolders(fsys, "")}
+	return newSensor("Pressure", interval, 250*time.Millisecond, PressureSample{Err: ErrNoReading}, p.take)
 }
 
-// Sample returns the pressure as of now, and reads it if that is due. Times given to Sample come from one clock, which may
-// be simulated.
-func (p *Pressure) Sample(now time.Time) PressureSample { return *p.sample.get(now, p.refresh) }
-
-// Share returns the share of the time in which tasks were stalled, or why it is unknown: a Read for a signal of the shedder.
-func (p *Pressure) Share(now time.Time) (float64, error) {
-	s := p.sample.get(now, p.refresh)
-	return s.Share, s.Err
+func (p *pressureMeter) take(s *PressureSample, now time.Time) time.Time {
+	p.measure(s, now)
+	return now
 }
 
-func (p *Pressure) refresh(s *PressureSample, now time.Time) {
+func (p *pressureMeter) measure(s *PressureSample, now time.Time) {
 	if age := now.Sub(p.checked); p.checked.IsZero() || age < 0 || age >= limitsInterval {
 		p.checked = now
 		p.folder = ""
@@ -109,7 +98,7 @@ func (p *Pressure) refresh(s *PressureSample, now time.Time) {
 }
 
 // read returns the time stalled so far, and the file that says so.
-func (p *Pressure) read() (name string, total time.Duration, err error) {
+func (p *pressureMeter) read() (name string, total time.Duration, err error) {
 	var b []byte
 	if p.folder != "" {
 		name = path.Join(p.folder, p.resource+".pressure")

@@ -1,15 +1,14 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime/metrics"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// SchedLatencyOptions configure a SchedLatency. The zero SchedLatencyOptions consist of default values.
+// SchedLatencyOptions configure a sensor of [NewSchedLatency]. The zero SchedLatencyOptions consist of default values.
 type SchedLatencyOptions struct {
 	// Interval is the least time between two readings. If Interval is 0, it is 100 ms.
 	// It is at least 1 ms.
@@ -22,8 +21,8 @@ type SchedLatencyOptions struct {
 	Read func() (*metrics.Float64Histogram, error)
 }
 
-// A SchedSample is how long goroutines that were ready to run waited for a processor, as published by a SchedLatency. It
-// is a value: nothing changes it later.
+// A SchedSample is how long goroutines that were ready to run waited for a processor, as published by the Sensor of
+// [NewSchedLatency].
 type SchedSample struct {
 	// Value is the quantile asked for, p99 by default, of the waits that ended within Span. Median is the median, and Mean
 	// an estimate of the mean. All are interpolated within the runtime's buckets, which are up to a quarter wide.
@@ -33,7 +32,7 @@ type SchedSample struct {
 	// close to the greatest. If Count is 0, no wait ended: the process was idle, or none of its goroutines was let on a
 	// processor.
 	Count uint64
-	// Time is when the waits were read, and Span the time they cover: the interval, or longer if nobody asked in between.
+	// Time is when the waits were read, and Span the time they cover: the interval, or longer if no caller asked in between.
 	Time time.Time
 	Span time.Duration
 	// Samples counts the readings that yielded a Value, Errors those that failed.
@@ -41,55 +40,37 @@ type SchedSample struct {
 	// Err says why the latency is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
 	// those of Time; a failure changes none of them.
 	Err error
-
-	due time.Time
 }
 
-// A SchedLatency measures how long the goroutines of this process wait for a processor: a sign of CPU overload that
-// shows within one interval, long before a smoothed CPU usage does. It tells the difference between two readings of the Go
-// scheduler's latency histogram.
-//
-// It is pulled like a CPU: at most once per interval, one of those who ask reads; the others get the last sample without
-// waiting. Start adds a steady beat. All methods may be called concurrently.
-type SchedLatency struct {
-	interval time.Duration
+func (s SchedSample) figure() (float64, error) { return s.Value.Seconds(), s.Err }
+
+// A schedMeter measures how long the goroutines of this process wait for a processor.
+type schedMeter struct {
 	quantile float64
 	read     func() (*metrics.Float64Histogram, error)
 
-	last atomic.Pointer[SchedSample]
-
-	mu   sync.Mutex // held by the one who reads
-	at   time.Time  // of prev
-	prev []uint64   // counts of the last reading
-	diff []uint64   // counts since then
-
-	beat beat
+	at   time.Time // of prev
+	prev []uint64  // counts of the last reading
+	diff []uint64  // counts since then
 }
 
-// NewSchedLatency returns a SchedLatency with the options, the defaults if o is nil. It reads nothing yet.
-func NewSchedLatency(o *SchedLatencyOptions) (*SchedLatency, error) {
+// NewSchedLatency returns a Sensor of how long the goroutines of this process wait for a processor, with the options, the
+// defaults if o is nil. It reads nothing yet. Such waits are a sign of CPU overload that shows within one interval, long before
+// a smoothed CPU usage does. A sample is the difference between two readings of the Go scheduler's latency histogram.
+func NewSchedLatency(o *SchedLatencyOptions) (*Sensor[SchedSample], error) {
 	var opts SchedLatencyOptions
 	if o != nil {
 		opts = *o
 	}
-	if opts.Interval == 0 {
-		opts.Interval = 100 * time.Millisecond
-	}
-	if opts.Quantile == 0 {
-		opts.Quantile = 0.99
-	}
+	opts.Quantile = cmp.Or(opts.Quantile, 0.99)
 	if opts.Read == nil {
 		opts.Read = runtimeLatencies()
-	}
-	if opts.Interval < time.Millisecond {
-		return nil, fmt.Errorf("stats: SchedLatency: Interval must be at least 1ms, got %v", opts.Interval)
 	}
 	if !(opts.Quantile > 0 && opts.Quantile < 1) {
 		return nil, fmt.Errorf("stats: SchedLatency: Quantile must be more than 0 and less than 1, got %v", opts.Quantile)
 	}
-	s := &SchedLatency{interval: opts.Interval, quantile: opts.Quantile, read: opts.Read}
-	s.last.Store(&SchedSample{Err: ErrNoReading})
-	return s, nil
+	s := &schedMeter{quantile: opts.Quantile, read: opts.Read}
+	return newSensor("SchedLatency", opts.Interval, 100*time.Millisecond, SchedSample{Err: ErrNoReading}, s.take)
 }
 
 // runtimeLatencies returns a reader of the Go runtime's histogram that reuses its memory.
@@ -104,44 +85,7 @@ func runtimeLatencies() func() (*metrics.Float64Histogram, error) {
 	}
 }
 
-// Sample returns the scheduling latency as of now, and reads the histogram if that is due. Times given to Sample come
-// from one clock, which may be simulated.
-func (s *SchedLatency) Sample(now time.Time) SchedSample { return *s.Ref(now) }
-
-// Ref is Sample without the copy: it returns the published sample itself, which must not be modified. It never
-// returns nil, and costs a few nanoseconds if no reading is due.
-func (s *SchedLatency) Ref(now time.Time) *SchedSample {
-	last := s.last.Load()
-	if now.Before(last.due) {
-		return last
-	}
-	return s.refresh(now, 0)
-}
-
-// Start begins a steady beat: a goroutine that asks now and then every interval, by the real clock. Starting what is started does
-// nothing. Close ends it.
-func (s *SchedLatency) Start() {
-	s.beat.start(s.interval, func(now time.Time) { s.refresh(now, s.interval/2) })
-}
-
-// Close ends the beat of Start, and waits until its goroutine is gone. It may be called more than once, and returns
-// nil. A closed SchedLatency goes on being pulled, and can be started again. One that was never started needs no Close.
-func (s *SchedLatency) Close() error {
-	s.beat.stop()
-	return nil
-}
-
-// refresh works as that of CPU does.
-func (s *SchedLatency) refresh(now time.Time, early time.Duration) *SchedSample {
-	if !s.mu.TryLock() {
-		return s.last.Load()
-	}
-	defer s.mu.Unlock()
-	last := s.last.Load()
-	if now.Add(early).Before(last.due) {
-		return last
-	}
-	next := *last
+func (s *schedMeter) take(next *SchedSample, now time.Time) time.Time {
 	hist, err := s.read()
 	if err == nil && len(hist.Buckets) != len(hist.Counts)+1 {
 		err = fmt.Errorf("stats: SchedLatency: %d buckets need %d bounds, got %d",
@@ -151,15 +95,13 @@ func (s *SchedLatency) refresh(now time.Time, early time.Duration) *SchedSample 
 		next.Err = err
 		next.Errors++
 	} else {
-		s.measure(&next, hist, now)
+		s.measure(next, hist, now)
 	}
-	next.due = now.Add(s.interval)
-	s.last.Store(&next)
-	return &next
+	return now
 }
 
 // measure moves next on by a reading.
-func (s *SchedLatency) measure(next *SchedSample, hist *metrics.Float64Histogram, now time.Time) {
+func (s *schedMeter) measure(next *SchedSample, hist *metrics.Float64Histogram, now time.Time) {
 	count, ok := s.subtract(hist.Counts)
 	span := now.Sub(s.at)
 	s.at = now
@@ -178,7 +120,7 @@ func (s *SchedLatency) measure(next *SchedSample, hist *metrics.Float64Histogram
 
 // subtract puts into diff what was counted since the last reading, and returns the sum. It is not ok if there is nothing
 // to compare with, or a count went backwards.
-func (s *SchedLatency) subtract(counts []uint64) (sum uint64, ok bool) {
+func (s *schedMeter) subtract(counts []uint64) (sum uint64, ok bool) {
 	ok = len(s.prev) == len(counts)
 	if !ok {
 		s.prev, s.diff = make([]uint64, len(counts)), make([]uint64, len(counts))

@@ -38,7 +38,7 @@ func TestSchedChild(t *testing.T) {
 	require.NoError(t, err)
 	watch := func(samples uint64) (least, most stats.SchedSample) {
 		s.Sample(time.Now())
-		for from := s.Ref(time.Now()).Samples; ; time.Sleep(time.Millisecond) {
+		for from := s.Sample(time.Now()).Samples; ; time.Sleep(time.Millisecond) {
 			got := s.Sample(time.Now())
 			if got.Samples > from+1 && got.Count > 0 { // the first may be half of what was before
 				if least.Count == 0 || got.Value < least.Value {

@@ -34,7 +34,7 @@ func (f *fakeSched) add(counts ...uint64) {
 	}
 }
 
-func newSched(t testing.TB, f *fakeSched) *stats.SchedLatency {
+func newSched(t testing.TB, f *fakeSched) *stats.Sensor[stats.SchedSample] {
 	t.Helper()
 	s, err := stats.NewSchedLatency(&stats.SchedLatencyOptions{Read: f.read})
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestSchedLatencyTellsTheDifference(t *testing.T) {
 	require.Equal(t, epoch.Add(schedBeat), got.Time)
 	require.Equal(t, schedBeat, got.Span)
 
-	require.Same(t, s.Ref(epoch.Add(schedBeat)), s.Ref(epoch.Add(2*schedBeat-1)), "one reading per interval")
+	require.Equal(t, s.Sample(epoch.Add(schedBeat)), s.Sample(epoch.Add(2*schedBeat-1)), "one reading per interval")
 
 	got = s.Sample(epoch.Add(2 * schedBeat))
 	require.NoError(t, got.Err)

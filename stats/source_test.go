@@ -191,7 +191,7 @@ func TestCgroupUnreadableIsUnknown(t *testing.T) {
 	require.InDelta(t, 0.2, s.Usage, 1e-9, "over the two intervals")
 
 	write(fsys, ownGroup+"cpu.max", "???")
-	require.ErrorContains(t, cpu.Ref(cpuEpoch.Add(time.Minute)).Err, "cpu.max")
+	require.ErrorContains(t, cpu.Sample(cpuEpoch.Add(time.Minute)).Err, "cpu.max")
 }
 
 func TestCgroupSourceUsesProcessTimeWhereNotAccountedFor(t *testing.T) {

@@ -57,25 +57,13 @@ func NewWindow(span time.Duration, buckets int) (*Window, error) {
 	return w, nil
 }
 
-// Span returns the length of the window.
-func (w *Window) Span() time.Duration { return w.slots.span * time.Duration(w.buckets) }
-
-// BucketSpan returns the length of one bucket.
-func (w *Window) BucketSpan() time.Duration { return w.slots.span }
-
 // Add records the sample v at the instant now. The sum of a bucket wraps around when it exceeds an int64.
-func (w *Window) Add(now time.Time, v int64) { w.AddAfter(now, 0, v) }
-
-// AddAfter records the sample v at the instant d after from. It is Add(from.Add(d), v) without the price of that sum.
-func (w *Window) AddAfter(from time.Time, d time.Duration, v int64) {
+func (w *Window) Add(now time.Time, v int64) {
 	base := w.base.Load()
 	if base == nil {
-		base = w.anchor(from.Add(d))
+		base = w.anchor(now)
 	}
-	since := from.Sub(*base)
-	if sum := since + d; (sum > since) == (d > 0) { // beyond the range of a Duration, from has to do
-		since = sum
-	}
+	since := now.Sub(*base)
 	if b := w.newest.Load(); b != nil {
 		if since >= b.start && since-b.start < w.slots.span {
 			b.add(v)

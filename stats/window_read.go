@@ -24,7 +24,7 @@ func (b Bucket) Mean() float64 {
 }
 
 // Buckets returns the buckets of the window that ends with the bucket of now, oldest first. There are always as many as
-// NewWindow was told, empty ones included; the last is the one being filled.
+// NewWindow was given, empty ones included; the last is the one being filled.
 //
 // Values are read one by one while others may write: a sample that is being added may show in Sum, Min and Max before
 // it shows in Count.
@@ -34,7 +34,7 @@ func (w *Window) Buckets(now time.Time) iter.Seq[Bucket] {
 	}
 }
 
-// Complete is Buckets without the last: only those that are over, one less than NewWindow was told. A sample that comes
+// Complete is Buckets without the last: only those that are over, one less than NewWindow was given. A sample that comes
 // late may still change them.
 func (w *Window) Complete(now time.Time) iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {

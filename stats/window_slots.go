@@ -9,8 +9,8 @@ import (
 // maxBuckets bounds the ring of a Window or Histogram.
 const maxBuckets = 1 << 16
 
-// slots cuts time into numbered spans of equal length. The number counts from a base, the first instant anyone asked
-// about, and depends on nothing else: not on when the last call came, nor on how long nobody called. Instants before
+// slots cuts time into numbered spans of equal length. The number counts from a base, the first instant of any
+// call, and depends on nothing else: neither on the time of the last call nor on pauses between calls. Instants before
 // the base have negative numbers.
 type slots struct {
 	span time.Duration

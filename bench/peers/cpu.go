@@ -28,9 +28,9 @@ func trueCPU() (func() (float64, float64), error) {
 	return func() (float64, float64) { return readings(sensor, time.Now()) }, nil
 }
 
-func readings(sensor *stats.CPU, now time.Time) (raw, smoothed float64) {
-	s := sensor.Ref(now)
-	if !s.Known() {
+func readings(sensor *stats.Sensor[stats.CPUSample], now time.Time) (raw, smoothed float64) {
+	s := sensor.Sample(now)
+	if s.Err != nil {
 		return 0, 0
 	}
 	return s.Usage, s.Smoothed

@@ -180,7 +180,7 @@ func TestPolicyGivesTheTime(t *testing.T) {
 	at := time.Unix(1000, 0)
 	first, err := gate.Enter(t.Context(), spillway.Request{Arrived: at})
 	require.NoError(t, err)
-	first.DoneAt(at.Add(time.Second), spillway.Success)
+	first.DoneAt(at.Add(time.Second), spillway.Success, 0)
 	require.Equal(t, []time.Time{at, at.Add(time.Second)}, told)
 	require.Equal(t, 1, ended)
 	_, err = gate.Enter(t.Context(), spillway.Request{Arrived: at.Add(2 * time.Second)})

@@ -11,7 +11,7 @@ import (
 // Policy returns p as a policy for virtual time. Peers read the clock themselves, so advance gets the time before each
 // call; it must not return before the clock that the peer reads shows that time. The policy reads the CPU from cpu. One
 // goroutine may call it.
-func (p Peer) Policy(cpu *stats.CPU, advance func(now time.Time)) (spillway.Policy, error) {
+func (p Peer) Policy(cpu *stats.Sensor[stats.CPUSample], advance func(now time.Time)) (spillway.Policy, error) {
 	v := &virtual{advance: advance, inside: map[spillway.Ticket]func(){}}
 	a, err := p.New(Facts{CPU: func() (float64, float64) { return readings(cpu, v.now) }})
 	v.admit = a.Admit

@@ -33,7 +33,7 @@ type views map[string]overload.StatsFunc
 // newApp returns the handler of the app, behind the guard of the given name in its first state.
 func newApp(guard string, slo time.Duration, pool *pgxpool.Pool) (http.Handler, views, error) {
 	router, all := chi.NewRouter(), views{}
-	var cpu *stats.CPU
+	var cpu *stats.Sensor[stats.CPUSample]
 	if guard == perRoute {
 		var err error
 		if cpu, err = stats.NewCPU(nil); err != nil {

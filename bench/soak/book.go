@@ -95,7 +95,7 @@ func (p *pass) done(o spillway.Outcome, rng *rand.Rand) {
 	}
 	if rng.Float64() < 0.01 { // a deferred Done that comes too late
 		p.permit.Done(spillway.Failure)
-		p.permit.DoneAt(p.g.w.time(), spillway.Success)
+		p.permit.DoneAt(p.g.w.time(), spillway.Success, 0)
 	}
 	p.g.mu.Lock()
 	p.g.outcomes[o]++
@@ -103,7 +103,7 @@ func (p *pass) done(o spillway.Outcome, rng *rand.Rand) {
 }
 
 // finish tells the gate.
-func (p *pass) finish(o spillway.Outcome) { p.permit.DoneAt(p.g.w.time(), o) }
+func (p *pass) finish(o spillway.Outcome) { p.permit.DoneAt(p.g.w.time(), o, 0) }
 
 // check compares the counts of the gate with the books.
 func (g *gateBook) check() {

@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-go/spillway/adaptive"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/shadow"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -147,7 +148,7 @@ func (w *world) shedderOptions() (o shedder.Options) {
 
 func (w *world) shadow() spillway.Policy {
 	a, c := w.throttle("shadow throttle"), w.adaptive("shadow vegas", &adaptive.Vegas{Seed: w.seed})
-	s := spillway.Shadow(a, c)
+	s := shadow.New(a, c)
 	b := w.probe("shadow", s)
 	b.numbers = func() numbers {
 		for i, st := range s.Stats() {
@@ -248,17 +249,17 @@ func (w *world) breaker() spillway.Policy {
 	})
 	w.tune(b.name, func() error {
 		mode := pick(w, breaker.Auto, breaker.Auto, breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed, breaker.MetricsOnly)
-		w.after(time.Minute, func() { _ = k.SetModeAt(w.time(), breaker.Auto) })
-		return k.SetModeAt(w.time(), mode)
+		w.after(time.Minute, func() { _ = k.SetMode(w.time(), breaker.Auto) })
+		return k.SetMode(w.time(), mode)
 	})
-	w.tune(b.name, func() error { k.ResetAt(w.time()); return nil })
+	w.tune(b.name, func() error { _ = k.SetState(w.time(), breaker.Closed, 0); return nil })
 	return b
 }
 
 // breakers keep one for each dependency: fewer than there are.
 func (w *world) breakers() spillway.Policy {
 	const most = dependencies * 3 / 4
-	r := spillway.Must(breaker.NewRegistry(&breaker.RegistryOptions{MaxKeys: most, MaxOpen: 0.5, New: func(key string) (breaker.Member, error) {
+	r := spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{MaxKeys: most, MaxOpen: 0.5, New: func(key string) (breaker.Member, error) {
 		if len(key)%2 == 0 {
 			return breaker.NewThrottle(&breaker.ThrottleOptions{Seed: w.seed + 3})
 		}

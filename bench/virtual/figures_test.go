@@ -48,9 +48,9 @@ type play struct {
 
 func plays() []play {
 	return []play{
-		{within(sim.Step(2), half), 2}, {within(sim.Step(5), half), 5}, {within(sim.Step(10), half), 10},
-		{within(sim.Pool(2), half), 2}, {within(sim.Pool(10), half), 10},
-		{sim.SlowDependency(), 0.5}, {within(sim.Pauses(), half), 0.6}, {within(sim.Steady(0.9), half), 0.9},
+		{within(sim.Named("step", 2), half), 2}, {within(sim.Named("step", 5), half), 5}, {within(sim.Named("step", 10), half), 10},
+		{within(sim.Named("pool", 2), half), 2}, {within(sim.Named("pool", 10), half), 10},
+		{sim.Named("slow-dependency", 0), 0.5}, {within(sim.Named("pauses", 0), half), 0.6}, {within(sim.Named("steady", 0.9), half), 0.9},
 	}
 }
 
@@ -131,9 +131,17 @@ func follower() func(time.Time) {
 func newFigure(policy string, p play, r *sim.Result) figure {
 	return figure{
 		Policy: policy, Scenario: r.Scenario, Load: p.load,
-		Goodput: known(r.Goodput), First5s: known(r.First5s), P99Ms: known(r.P99), WronglyRefused: known(r.WronglyRefused),
-		ConvergedS: known(r.ConvergedS), RecoveredS: known(r.RecoveredS),
+		Goodput: known(r.Goodput), First5s: known(r.First5s), P99Ms: known(in(time.Millisecond, r.P99)), WronglyRefused: known(r.WronglyRefused),
+		ConvergedS: known(in(time.Second, r.Converged)), RecoveredS: known(in(time.Second, r.Recovered)),
 	}
+}
+
+// in returns a duration in units, or NaN if it has no value.
+func in(unit, d time.Duration) float64 {
+	if d == math.MaxInt64 {
+		return math.NaN()
+	}
+	return float64(d) / float64(unit)
 }
 
 func known(v float64) *float64 {
@@ -150,7 +158,7 @@ func TestFigures(t *testing.T) {
 	}
 	all := plays()
 	if *jsonOut == "" || *brief {
-		all = []play{{within(sim.Step(5), time.Second), 5}}
+		all = []play{{within(sim.Named("step", 5), time.Second), 5}}
 	}
 	for _, p := range all {
 		for _, name := range contenders() {
@@ -170,7 +178,7 @@ func TestFigures(t *testing.T) {
 // The peers' code is really asked, sees the simulated time and the simulated CPU: only then does it keep what it is known
 // to keep, with room on both sides.
 func TestPeersKeepWhatTheyAreKnownToKeep(t *testing.T) {
-	step := within(sim.Step(5), 4*time.Second)
+	step := within(sim.Named("step", 5), 4*time.Second)
 	for _, c := range []struct {
 		name        string
 		least, most float64
@@ -193,7 +201,7 @@ func TestPeersKeepWhatTheyAreKnownToKeep(t *testing.T) {
 
 // A pool that is used up while the CPU idles is nothing that a shedder by CPU can see, and a limit by latency can.
 func TestPoolIsSeenByLatencyOnly(t *testing.T) {
-	pool := within(sim.Pool(5), 4*time.Second)
+	pool := within(sim.Named("pool", 5), 4*time.Second)
 	require.Less(t, run(t, pool, "go-zero").Goodput, 0.3)
 	require.Less(t, run(t, pool, "aegis").Goodput, 0.3)
 	require.Greater(t, run(t, pool, "failsafe").Goodput, 0.8)

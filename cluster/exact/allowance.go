@@ -23,7 +23,7 @@ import (
 // lack them, at most a chunk for each process and key. A process that dies loses its chunk. Requests are served in the
 // order of their arrival: for fair shares of a rate use a lease.Limit.
 //
-// It is a [spillway.Queuer], since one request in each chunk waits for Redis. Requests that arrive meanwhile take their
+// Admit may block: one request in each chunk waits for Redis. Requests that arrive meanwhile take their
 // tokens from the Limit themselves, and none waits for a lock. It is made by [NewAllowance] and owns no goroutine. All
 // methods may be called concurrently. The zero Allowance denies everything.
 type Allowance struct {
@@ -232,4 +232,4 @@ func (a *Allowance) sweep(ctx context.Context, now int64) error {
 	return a.limit.giveAllBack(ctx, back)
 }
 
-var _ spillway.Queuer = (*Allowance)(nil)
+var _ spillway.Policy = (*Allowance)(nil)

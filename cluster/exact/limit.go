@@ -49,7 +49,7 @@ var (
 // It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
 // decisions without a round trip, use a lease.Limit.
 //
-// A Limit is a [spillway.Queuer], since its Admit blocks for a round trip: up to Options.Timeout, or the deadline
+// Admit blocks for a round trip: up to Options.Timeout, or the deadline
 // of its context if that is sooner. When Redis does not answer, Fallback decides, and after a few such calls Redis is
 // left alone for a while. It is made by [New], owns no goroutine and needs no Close. All methods may be called
 // concurrently. The zero Limit denies everything.

@@ -122,4 +122,4 @@ func (q ruleQuota) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	return q.limit.quota(now, r, q.rule)
 }
 
-var _ spillway.Queuer = (*Limit)(nil)
+var _ spillway.Policy = (*Limit)(nil)

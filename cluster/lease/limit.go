@@ -35,7 +35,7 @@ import (
 //
 // Rarely used keys, and limits of less than two tokens per process and Interval, are not leased. Each of their requests
 // takes unleased tokens in Redis, in one round trip, as with an exact.Limit. Keys change over by themselves, in both
-// directions. So a Limit is a [spillway.Queuer]: its Admit blocks for up to Timeout at the first requests of a key, but
+// directions. So Admit blocks for up to Timeout at the first requests of a key, but
 // never for a leased key.
 //
 // It is made by [New] and owns one goroutine, which ends with [Limit.Close]; the zero Limit denies everything.

@@ -247,4 +247,4 @@ func (q *Limit) figures(key string, now time.Duration) spillway.Quota {
 	return figures
 }
 
-var _ spillway.Queuer = (*Limit)(nil)
+var _ spillway.Policy = (*Limit)(nil)

@@ -49,4 +49,4 @@ func (s *Semaphore) Done(_ spillway.Request, t spillway.Ticket, _ spillway.Resul
 // Queues does nothing: it tells a [spillway.Gate] that Admit may block, for a round trip, which is not latency of the service.
 func (s *Semaphore) Queues() {}
 
-var _ spillway.Queuer = (*Semaphore)(nil)
+var _ spillway.Policy = (*Semaphore)(nil)

@@ -104,7 +104,7 @@ func TestSemaphoreRenewsWhateverCallersDo(t *testing.T) {
 	}
 	proxy.SetLatency(200 * time.Millisecond) // DefaultTimeout is 100 ms
 	redistest.Pause(4 * time.Second)
-	require.NoError(t, s.conn.Breaker.SetMode(breaker.ForcedOpen))
+	require.NoError(t, s.conn.Breaker.SetMode(time.Now(), breaker.ForcedOpen))
 	redistest.Pause(4 * time.Second)
 	require.Zero(t, s.Stats().Lapsed)
 	proxy.Heal()

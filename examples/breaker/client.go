@@ -59,7 +59,7 @@ func (s *side) guard() error {
 	if !s.breakers {
 		return nil
 	}
-	registry, err := breaker.NewRegistry(&breaker.RegistryOptions{
+	registry, err := breaker.NewKeyed(&breaker.KeyedOptions{
 		New: func(addr string) (breaker.Member, error) {
 			return breaker.New(&breaker.Options{
 				Window:   2 * time.Second,

@@ -104,7 +104,7 @@ func TestTheServiceOverHTTP3(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode)
 }
 
-// What is booked is what the client saw.
+// The outcome that the gate counts is the one that the client saw.
 func TestBookedIsWhatTheClientSaw(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {

@@ -93,7 +93,7 @@ func rows() []row {
 // play returns when a limit lets the arrivals through. Only a Shaper has them wait.
 func play(l limiter.Limiter) (passed []time.Duration) {
 	start, patience := time.Now(), time.Duration(0)
-	if _, ok := l.(spillway.Queuer); ok {
+	if _, ok := l.(interface{ Queues() }); ok {
 		patience = length
 	}
 	for _, at := range arrivals() {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spillway-go/spillway/sim"
@@ -36,10 +37,10 @@ func newFigure(policy string, load float64, r *sim.Result) figure {
 		Load:           load,
 		Goodput:        known(r.Goodput),
 		First5s:        known(r.First5s),
-		P99Ms:          known(r.P99),
+		P99Ms:          known(in(time.Millisecond, r.P99)),
 		WronglyRefused: known(r.WronglyRefused),
-		ConvergedS:     known(r.ConvergedS),
-		RecoveredS:     known(r.RecoveredS),
+		ConvergedS:     known(in(time.Second, r.Converged)),
+		RecoveredS:     known(in(time.Second, r.Recovered)),
 	}
 }
 
@@ -57,9 +58,8 @@ func mean(runs []*sim.Result) *sim.Result {
 	m := *runs[0]
 	for _, f := range []func(*sim.Result) *float64{
 		func(r *sim.Result) *float64 { return &r.Goodput }, func(r *sim.Result) *float64 { return &r.First5s },
-		func(r *sim.Result) *float64 { return &r.P99 }, func(r *sim.Result) *float64 { return &r.WronglyRefused },
+		func(r *sim.Result) *float64 { return &r.WronglyRefused },
 		func(r *sim.Result) *float64 { return &r.RefusedInAll }, func(r *sim.Result) *float64 { return &r.InTime },
-		func(r *sim.Result) *float64 { return &r.ConvergedS }, func(r *sim.Result) *float64 { return &r.RecoveredS },
 	} {
 		sum := *f(runs[0])
 		for _, r := range runs[1:] {
@@ -67,7 +67,27 @@ func mean(runs []*sim.Result) *sim.Result {
 		}
 		*f(&m) = sum / float64(len(runs))
 	}
+	for _, f := range []func(*sim.Result) *time.Duration{
+		func(r *sim.Result) *time.Duration { return &r.P99 },
+		func(r *sim.Result) *time.Duration { return &r.Converged }, func(r *sim.Result) *time.Duration { return &r.Recovered },
+	} {
+		sum := 0.0
+		for _, r := range runs {
+			sum += in(1, *f(r))
+		}
+		if *f(&m) = math.MaxInt64; !math.IsNaN(sum) {
+			*f(&m) = time.Duration(sum / float64(len(runs)))
+		}
+	}
 	return &m
+}
+
+// in returns a duration in units, or NaN if it has no value.
+func in(unit, d time.Duration) float64 {
+	if d == math.MaxInt64 {
+		return math.NaN()
+	}
+	return float64(d) / float64(unit)
 }
 
 var columns = []string{"goodput", "first 5 s", "p99", "wrongly refused", "converged", "recovered"}
@@ -75,8 +95,8 @@ var columns = []string{"goodput", "first 5 s", "p99", "wrongly refused", "conver
 // cells are a result's figures, one for each of columns.
 func cells(r *sim.Result) []string {
 	return []string{
-		cell("%.1f %%", 100*r.Goodput), cell("%.1f %%", 100*r.First5s), cell("%.0f ms", r.P99),
-		cell("%.2f %%", 100*r.WronglyRefused), cell("%.1f s", r.ConvergedS), cell("%.1f s", r.RecoveredS),
+		cell("%.1f %%", 100*r.Goodput), cell("%.1f %%", 100*r.First5s), cell("%.0f ms", in(time.Millisecond, r.P99)),
+		cell("%.2f %%", 100*r.WronglyRefused), cell("%.1f s", in(time.Second, r.Converged)), cell("%.1f s", in(time.Second, r.Recovered)),
 	}
 }
 

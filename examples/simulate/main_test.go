@@ -16,7 +16,7 @@ import (
 
 // short is a step of a few seconds, in coarse slices, so that the test takes none.
 func short(load float64) sim.Scenario {
-	s := sim.Step(load)
+	s := sim.Named("step", load)
 	s.Classes[0].Slice = 2 * time.Millisecond
 	for i := range s.Phases {
 		s.Phases[i].For = 2 * time.Second

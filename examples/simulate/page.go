@@ -59,7 +59,7 @@ func seconds(r *sim.Result) (x, served, inFlight []float64) {
 			sum.Served += p.Served
 			sum.InFlight += p.InFlight
 		}
-		x = append(x, part[0].Second)
+		x = append(x, part[0].At.Seconds())
 		served = append(served, 100*sum.Served/perSecond/r.Capacity)
 		inFlight = append(inFlight, max(sum.InFlight/perSecond, 1))
 	}

@@ -95,6 +95,16 @@ func step(of func(load float64) sim.Scenario) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario { return lasting(of(load), 15*sec, 20*sec, 15*sec) }
 }
 
+// lib returns the scenario of the library with that name, at any load.
+func lib(name string) func(load float64) sim.Scenario {
+	return func(load float64) sim.Scenario { return sim.Named(name, load) }
+}
+
+func leastLoaded(scenario sim.Scenario) sim.Scenario {
+	scenario.Machine.Balance = sim.LeastLoaded
+	return scenario
+}
+
 func named(name string, of func(load float64) sim.Scenario) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
 		scenario := of(load)

@@ -9,32 +9,32 @@ import (
 // cpuRows are services whose CPU is the bottleneck.
 func cpuRows() []suiteRow {
 	return join(
-		at(step(sim.Step), 1.2, 1.5, 2, 5, 10, 30),
-		at(step(sim.StepSolid), 1.2, 2, 5, 10, 30),
-		at(step(sim.StepQuota), 1.2, 2, 5, 10, 30),
-		remedied(perRoute, at(step(sim.Bimodal), 1.2, 2, 5, 10, 30)),
-		at(step(sim.CPUAndIO), 1.2, 2, 5, 10, 30),
+		at(step(lib("step")), 1.2, 1.5, 2, 5, 10, 30),
+		at(step(lib("step-solid")), 1.2, 2, 5, 10, 30),
+		at(step(lib("step-quota")), 1.2, 2, 5, 10, 30),
+		remedied(perRoute, at(step(lib("bimodal")), 1.2, 2, 5, 10, 30)),
+		at(step(lib("cpu-io")), 1.2, 2, 5, 10, 30),
 		at(cpuAndLongWait, 1.2, 2, 5),
 		at(named("step-16-cores", step(func(load float64) sim.Scenario {
-			scenario := sim.Step(load)
+			scenario := sim.Named("step", load)
 			scenario.Machine.Cores = 16
 			return scenario
 		})), 2, 10),
-		one(3, lasting(sim.Ramp(), 30*sec, 30*sec)),
-		one(3, bursts("bursts", sim.Step(1))),
-		at(steady("steady", 40*sec, sim.Step), 0.7, 0.8, 0.9, 0.95),
-		at(steady("steady-solid", 40*sec, sim.StepSolid), 0.7, 0.9),
-		at(steady("steady-quota", 40*sec, sim.StepQuota), 0.7, 0.9),
-		at(steady("steady-bimodal", 40*sec, sim.Bimodal), 0.7, 0.9),
-		at(steady("steady-cpu-io", 40*sec, sim.CPUAndIO), 0.9),
-		at(withClient(sec, 2*sec, steady("steady-patient", 40*sec, sim.Step)), 0.9, 0.95),
-		at(withClient(2*sec, 4*sec, steady("steady-bimodal-patient", 40*sec, sim.Bimodal)), 0.7, 0.9),
+		one(3, lasting(sim.Named("ramp", 0), 30*sec, 30*sec)),
+		one(3, bursts("bursts", sim.Named("step", 1))),
+		at(steady("steady", 40*sec, lib("step")), 0.7, 0.8, 0.9, 0.95),
+		at(steady("steady-solid", 40*sec, lib("step-solid")), 0.7, 0.9),
+		at(steady("steady-quota", 40*sec, lib("step-quota")), 0.7, 0.9),
+		at(steady("steady-bimodal", 40*sec, lib("bimodal")), 0.7, 0.9),
+		at(steady("steady-cpu-io", 40*sec, lib("cpu-io")), 0.9),
+		at(withClient(sec, 2*sec, steady("steady-patient", 40*sec, lib("step"))), 0.9, 0.95),
+		at(withClient(2*sec, 4*sec, steady("steady-bimodal-patient", 40*sec, lib("bimodal"))), 0.7, 0.9),
 	)
 }
 
 // cpuAndLongWait is a step for requests of 10 ms of CPU that wait 300 ms in the mean before they are answered.
 func cpuAndLongWait(load float64) sim.Scenario {
-	scenario := step(sim.Step)(load)
+	scenario := step(lib("step"))(load)
 	scenario.Name = "cpu-wait-300ms"
 	scenario.Classes[0].Stages[0].Wait = sim.Dist{Exp: 300 * ms}
 	scenario.Client = sim.Client{Useful: 2 * sec, Deadline: 4 * sec}
@@ -53,36 +53,36 @@ func bursts(name string, scenario sim.Scenario) sim.Scenario {
 
 // troubleRows are machines in trouble.
 func troubleRows() []suiteRow {
-	pauses := lasting(sim.Pauses(), 40*sec)
+	pauses := lasting(sim.Named("pauses", 0), 40*sec)
 	pauses.Phases[0].Load = 0.7
 	pauses.Client = sim.Client{Useful: sec, Deadline: 2 * sec}
 	pauses.Name, pauses.Events = "pauses-300ms", []sim.Event{{At: 5 * sec, Every: 5 * sec, Pause: 300 * ms}}
-	cores := sim.Steady(0.4)
+	cores := sim.Named("steady", 0.4)
 	cores.Name, cores.Machine.Cores = "cores-cut", 4
 	cores.Phases = three(0.4, 0.4)
 	cores.Events = []sim.Event{{At: 15 * sec, Cores: 1}, {At: 35 * sec, Cores: 4}}
-	more := sim.Steady(0.8)
+	more := sim.Named("steady", 0.8)
 	more.Name, more.Machine.Cores = "cores-added", 4
 	more.Phases = three(0.2, 2)
 	more.Events = []sim.Event{{At: 0, Cores: 1}, {At: 20 * sec, Cores: 4}}
 	third := func(scenario sim.Scenario) sim.Scenario { return lasting(scenario, 15*sec, 20*sec, 15*sec) }
 	return join(
-		one(0.8, third(sim.Neighbour())),
-		one(0.8, third(sim.QuotaCut())),
+		one(0.8, third(sim.Named("neighbour", 0))),
+		one(0.8, third(sim.Named("quota-cut", 0))),
 		one(0.4, cores),
 		one(2, more),
-		one(0.6, lasting(sim.Pauses(), 40*sec)),
+		one(0.6, lasting(sim.Named("pauses", 0), 40*sec)),
 		one(0.7, pauses),
-		one(0.95, lasting(sim.ColdStart(), 40*sec)),
+		one(0.95, lasting(sim.Named("cold-start", 0), 40*sec)),
 		remedied(perHost, join(
-			one(0.7, third(sim.SlowHost(sim.RoundRobin))),
-			one(0.7, third(withName("slow-host-least-loaded", sim.SlowHost(sim.LeastLoaded)))),
+			one(0.7, third(sim.Named("slow-host", 0))),
+			one(0.7, third(withName("slow-host-least-loaded", leastLoaded(sim.Named("slow-host", 0))))),
 		)),
 		at(clockJump, 5),
-		at(step(sim.Blind), 2, 5),
-		at(func(load float64) sim.Scenario { return sim.ServerStep(load, 0) }, 2, 5, 10),
-		at(func(load float64) sim.Scenario { return sim.ServerRamp(load, 0) }, 3),
-		one(0.5, sim.ServerDependency(0)),
+		at(step(lib("blind")), 2, 5),
+		at(func(load float64) sim.Scenario { return sim.Named("server-step", load) }, 2, 5, 10),
+		at(func(load float64) sim.Scenario { return sim.Named("server-ramp", load) }, 3),
+		one(0.5, sim.Named("server-dependency", 0)),
 	)
 }
 
@@ -98,22 +98,22 @@ func withName(name string, scenario sim.Scenario) sim.Scenario {
 
 // clockJump is the scenario of the library in less time; the clock jumps within the overload.
 func clockJump(load float64) sim.Scenario {
-	scenario := sim.ClockJump(load)
-	scenario.Phases = step(sim.Step)(load).Phases
+	scenario := sim.Named("clock-jump", load)
+	scenario.Phases = step(lib("step"))(load).Phases
 	scenario.Events = []sim.Event{{At: 20 * sec, Clock: time.Hour}, {At: 28 * sec, Clock: -time.Hour}}
 	return scenario
 }
 
 // clientRows vary the clients.
 func clientRows() []suiteRow {
-	idle := func(load float64) sim.Scenario { return lasting(sim.IdleThenStep(load), 10*sec, 30*sec, 20*sec) }
+	idle := func(load float64) sim.Scenario { return lasting(sim.Named("idle-step", load), 10*sec, 30*sec, 20*sec) }
 	return join(
-		one(3, lasting(sim.RetryStorm(), 15*sec, 5*sec, 30*sec)),
-		at(step(sim.Priorities), 2, 5, 10),
-		at(step(sim.CriticalFlood), 5),
-		one(3, lasting(sim.NoisyTenant(), 15*sec, 20*sec, 15*sec)),
-		at(step(sim.Jobs), 2, 5),
+		one(3, lasting(sim.Named("retry-storm", 0), 15*sec, 5*sec, 30*sec)),
+		at(step(lib("priorities")), 2, 5, 10),
+		at(step(lib("critical-flood")), 5),
+		one(3, lasting(sim.Named("noisy-tenant", 0), 15*sec, 20*sec, 15*sec)),
+		at(step(lib("jobs")), 2, 5),
 		at(idle, 3, 10),
-		at(step(sim.Impatient), 2, 5, 10),
+		at(step(lib("impatient")), 2, 5, 10),
 	)
 }

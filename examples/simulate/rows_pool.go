@@ -10,7 +10,7 @@ import (
 // pool is a step for a pool of slots on a machine whose CPU is all but idle.
 func pool(name string, slots, cores int, hold sim.Dist) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
-		scenario := step(sim.Pool)(load)
+		scenario := step(lib("pool"))(load)
 		scenario.Name = name
 		scenario.Machine.Cores, scenario.Machine.Pools = cores, map[string]int{"db": slots}
 		scenario.Classes[0].Stages[1].Wait = hold
@@ -45,7 +45,7 @@ func long(of func(float64) sim.Scenario) func(float64) sim.Scenario {
 func poolRows() []suiteRow {
 	pool16 := pool("pool-16x20ms", 16, 2, sim.Dist{Fixed: 20 * ms})
 	return join(
-		at(step(sim.Pool), 1.15, 1.5, 2, 5, 10),
+		at(step(lib("pool")), 1.15, 1.5, 2, 5, 10),
 		at(pool8(), 1.2, 2, 5, 10),
 		at(pool2(2), 1.5, 2, 5),
 		at(pool2(16), 2, 3),
@@ -55,10 +55,10 @@ func poolRows() []suiteRow {
 		at(pool("pool-bimodal", 16, 2, bimodalHold), 1.15, 1.5, 2, 5),
 		at(pool("pool-lognormal", 16, 2, lognormalHold), 1.15, 1.5, 2, 5),
 		at(pool("pool-exp", 16, 2, sim.Dist{Exp: 20 * ms}), 1.15, 1.5, 2, 5),
-		remedied(perRoute, at(step(sim.Lock), 1.2, 2, 5, 10)),
+		remedied(perRoute, at(step(lib("lock")), 1.2, 2, 5, 10)),
 		at(lock32, 1.2, 2, 5),
 		one(3, poolRamp()),
-		one(3, bursts("bursts-pool", sim.Pool(1))),
+		one(3, bursts("bursts-pool", sim.Named("pool", 1))),
 		one(3, poolStorm()),
 		at(poolIdle, 3),
 		at(func(load float64) sim.Scenario {
@@ -79,29 +79,29 @@ func lock32(load float64) sim.Scenario {
 }
 
 func poolRamp() sim.Scenario {
-	scenario := sim.Pool(1)
-	scenario.Name, scenario.Phases = "ramp-pool", lasting(sim.Ramp(), 30*sec, 30*sec).Phases
+	scenario := sim.Named("pool", 1)
+	scenario.Name, scenario.Phases = "ramp-pool", lasting(sim.Named("ramp", 0), 30*sec, 30*sec).Phases
 	return scenario
 }
 
 func poolStorm() sim.Scenario {
-	scenario := sim.Pool(1)
-	scenario.Name, scenario.Phases = "retry-storm-pool", lasting(sim.RetryStorm(), 15*sec, 5*sec, 30*sec).Phases
+	scenario := sim.Named("pool", 1)
+	scenario.Name, scenario.Phases = "retry-storm-pool", lasting(sim.Named("retry-storm", 0), 15*sec, 5*sec, 30*sec).Phases
 	scenario.Client.Retries = 3
 	return scenario
 }
 
 func poolIdle(load float64) sim.Scenario {
-	scenario := sim.Pool(load)
-	scenario.Name, scenario.Phases = "idle-step-pool", lasting(sim.IdleThenStep(load), 10*sec, 30*sec, 20*sec).Phases
+	scenario := sim.Named("pool", load)
+	scenario.Name, scenario.Phases = "idle-step-pool", lasting(sim.Named("idle-step", load), 10*sec, 30*sec, 20*sec).Phases
 	return scenario
 }
 
 func poolPriorities(load float64) sim.Scenario {
-	scenario := step(sim.Priorities)(load)
-	scenario.Name, scenario.Machine = "priorities-pool", sim.Pool(1).Machine
+	scenario := step(lib("priorities"))(load)
+	scenario.Name, scenario.Machine = "priorities-pool", sim.Named("pool", 1).Machine
 	for i := range scenario.Classes {
-		scenario.Classes[i].Stages = sim.Pool(1).Classes[0].Stages
+		scenario.Classes[i].Stages = sim.Named("pool", 1).Classes[0].Stages
 	}
 	return scenario
 }
@@ -141,9 +141,9 @@ func edgeRows() []suiteRow {
 // coldRows start straight into overload.
 func coldRows() []suiteRow {
 	return join(
-		at(cold("cold-cpu", sim.Step), 2, 3, 5, 10),
-		at(cold("cold-cpu-solid", sim.StepSolid), 3, 10),
-		at(cold("cold-cpu-io", sim.CPUAndIO), 3),
+		at(cold("cold-cpu", lib("step")), 2, 3, 5, 10),
+		at(cold("cold-cpu-solid", lib("step-solid")), 3, 10),
+		at(cold("cold-cpu-io", lib("cpu-io")), 3),
 		at(cold("cold-8x25ms", pool8()), 2, 3, 5, 10),
 		at(cold("cold-64x50ms", pool64()), 2, 3, 5, 10),
 		at(cold("cold-2x1s", pool2(2)), 2, 3, 5, 10),
@@ -159,7 +159,7 @@ func coldRows() []suiteRow {
 
 // mix is a step for three routes of different cost in front of a pool of 8, which needs some CPU too.
 func mix(load float64) sim.Scenario {
-	scenario := step(sim.Pool)(load)
+	scenario := step(lib("pool"))(load)
 	scenario.Name = "mix"
 	route := func(name string, share float64, cpu, hold time.Duration) sim.Class {
 		return sim.Class{Name: name, Key: name, Share: share, Stages: []sim.Stage{

@@ -25,8 +25,8 @@ func slowRows() []suiteRow {
 		at(onOff("on-off-slow-1s", slowCalls("", sim.Dist{Exp: sec}, 6*sec, 300)), 0.8),
 		at(onOff("on-off-slow-1s-cpu", slowCalls("", sim.Dist{Exp: sec}, 6*sec, 0)), 0.7),
 		remedied(perCall, join(
-			one(0.5, third(sim.SlowDependency())),
-			one(0.5, third(sim.FailingDependency())),
+			one(0.5, third(sim.Named("slow-dependency", 0))),
+			one(0.5, third(sim.Named("failing-dependency", 0))),
 			one(0.5, slows("slows-300ms-3s-100", 100, 2, sim.Dist{Fixed: 300 * ms}, 10)),
 			one(0.5, slows("slows-300ms-3s-400", 400, 2, sim.Dist{Fixed: 300 * ms}, 10)),
 			one(0.5, slows("slows-300ms-3s-400-exp", 400, 2, sim.Dist{Exp: 300 * ms}, 10)),
@@ -49,7 +49,7 @@ func slowRows() []suiteRow {
 // idle. With 0 the CPU sets the capacity: 5 ms of two cores for a request.
 func slowCalls(name string, wait sim.Dist, useful time.Duration, perSecond float64) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
-		scenario := steady(name, 40*sec, sim.Step)(load)
+		scenario := steady(name, 40*sec, lib("step"))(load)
 		cpu := sim.Dist{Exp: 5 * ms}
 		if perSecond > 0 {
 			cpu, scenario.Capacity = sim.Dist{Fixed: 200 * time.Microsecond}, perSecond
@@ -92,7 +92,7 @@ func onOff(name string, of func(float64) sim.Scenario) func(float64) sim.Scenari
 
 // slows is a dependency of a service with an idle CPU that gets slower by a factor for 20 seconds.
 func slows(name string, perSecond float64, cores int, wait sim.Dist, factor float64) sim.Scenario {
-	scenario := sim.Step(0.5)
+	scenario := sim.Named("step", 0.5)
 	scenario.Name, scenario.Machine.Cores, scenario.Capacity = name, cores, 2*perSecond
 	scenario.Phases = three(0.5, 0.5)
 	scenario.Classes[0].Stages = []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}, Wait: wait}}
@@ -107,7 +107,7 @@ func slows(name string, perSecond float64, cores int, wait sim.Dist, factor floa
 
 // slowsWhileBusy is a dependency that slows from 20 to 300 ms while the CPU is busy to three quarters.
 func slowsWhileBusy() sim.Scenario {
-	scenario := sim.Step(0.75)
+	scenario := sim.Named("step", 0.75)
 	scenario.Name, scenario.Phases = "slows-20ms-300ms-busy", three(0.75, 0.75)
 	scenario.Classes[0].Stages[0].Wait = sim.Dist{Fixed: 20 * ms}
 	scenario.Client = sim.Client{Useful: sec, Deadline: 2 * sec}

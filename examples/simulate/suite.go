@@ -147,8 +147,8 @@ func playRows(s settings, picked []suiteRow, byRow map[string]*golden, policy st
 // judge compares the result of a row with its golden figures, if there are any yet.
 func judge(s settings, r *suiteRow, g *golden, policy string, result *sim.Result) suiteFigure {
 	f := suiteFigure{
-		Scenario: r.scenario.Name, Load: r.load, Policy: policy, Goodput: known(result.Goodput), P99Ms: known(result.P99),
-		First5s: known(result.First5s), RecoveredS: known(result.RecoveredS),
+		Scenario: r.scenario.Name, Load: r.load, Policy: policy, Goodput: known(result.Goodput), P99Ms: known(in(time.Millisecond, result.P99)),
+		First5s: known(result.First5s), RecoveredS: known(in(time.Second, result.Recovered)),
 		first5sOfBest: math.NaN(), remedy: cmp.Or(r.remedy, usualRemedy),
 	}
 	if g == nil {
@@ -156,7 +156,7 @@ func judge(s settings, r *suiteRow, g *golden, policy string, result *sim.Result
 	}
 	f.OfBest = known(result.Goodput / over(g.Best.Goodput, s))
 	f.OfNone = known(result.Goodput / over(g.Bare.Goodput, s))
-	f.P99OfBest = known(result.P99 / over(g.P99.P99Ms, s))
+	f.P99OfBest = known(in(time.Millisecond, result.P99) / over(g.P99.P99Ms, s))
 	f.first5sOfBest = result.First5s / over(g.Best.First5s, s)
 	if over(g.Bare.InTime, s) >= roomy {
 		f.WronglyRefused = known(result.RefusedInAll)

@@ -132,7 +132,7 @@ func TestAblationComparesEachRowWithTheDefault(t *testing.T) {
 
 // The sweep of a small row: a pool of 8 at five times its capacity.
 func TestSweepFindsTheBestLimit(t *testing.T) {
-	scenario := sim.Pool(5)
+	scenario := sim.Named("pool", 5)
 	scenario.Phases = []sim.Phase{{For: time.Second, Load: 0.5}, {For: 4 * time.Second, Load: 5, Measured: true}}
 	g, err := best(&suiteRow{load: 5, scenario: scenario})
 	require.NoError(t, err)
@@ -158,11 +158,11 @@ func TestSweepFindsTheBestLimit(t *testing.T) {
 }
 
 func TestLastingMovesTheEvents(t *testing.T) {
-	s := lasting(sim.SlowDependency(), 10*sec, 30*sec, 20*sec)
+	s := lasting(sim.Named("slow-dependency", 0), 10*sec, 30*sec, 20*sec)
 	require.Equal(t, []time.Duration{10 * sec, 30 * sec, 20 * sec}, []time.Duration{s.Phases[0].For, s.Phases[1].For, s.Phases[2].For})
 	require.Equal(t, 10*sec, s.Events[0].At)
 	require.Equal(t, 40*sec, s.Events[1].At)
-	require.Equal(t, time.Minute, sim.SlowDependency().Events[0].At)
+	require.Equal(t, time.Minute, sim.Named("slow-dependency", 0).Events[0].At)
 }
 
 func TestAnObjectiveInTermsOfTheBest(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spillway-go/spillway/sim"
 )
@@ -177,7 +178,7 @@ func (s *search) measure(n, seeds int) (*measured, error) {
 func (m *measured) add(r *sim.Result) {
 	m.Goodput = append(m.Goodput, brief(r.Goodput))
 	m.First5s = append(m.First5s, brief(r.First5s))
-	m.P99Ms = append(m.P99Ms, brief(r.P99))
+	m.P99Ms = append(m.P99Ms, brief(in(time.Millisecond, r.P99)))
 	m.InTime = append(m.InTime, brief(r.InTime))
 }
 

@@ -24,8 +24,8 @@ const (
 	longestKey = 256
 )
 
-// A Chance tells whether the deadline of a request that missed it had left enough time, from how long requests of the same
-// key take that succeed. A deadline shorter than that is the choice of the caller, and no fault of whoever was to answer.
+// A Chance decides whether a missed deadline had left enough time, by how long successful requests of the same key take. A shorter
+// deadline is the choice of the caller, and says nothing about the service.
 //
 // Per key, such as a route or a method, a Chance follows the latency that 99 of 100 successful requests stay under. The
 // quantile is high because a caller may well ask for what takes longest. The estimate never exceeds the slowest request

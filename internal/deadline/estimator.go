@@ -14,7 +14,7 @@ const defaultMaxKeys = 1000
 
 // Options are the options of an [Estimator]. The zero Options consists entirely of defaults.
 type Options struct {
-	// MaxKeys is how many keys are told apart. Nothing is learnt of further keys, and nothing of them is too late.
+	// MaxKeys is the number of keys with an estimate of their own. Further keys have none, and their requests are never too late.
 	// If MaxKeys is 0, it is 1000.
 	MaxKeys int
 

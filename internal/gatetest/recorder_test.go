@@ -21,7 +21,7 @@ func TestRecorder(t *testing.T) {
 	require.NoError(t, err)
 	_, err = enter("b")
 	require.NoError(t, err)
-	a.DoneAt(at.Add(time.Second), spillway.Dropped)
+	a.DoneAt(at.Add(time.Second), spillway.Dropped, 0)
 	rej := &spillway.Rejection{Policy: "fake"}
 	p.Refuse(rej)
 	_, err = enter("c")

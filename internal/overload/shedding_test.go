@@ -38,7 +38,7 @@ func TestSheddingShowsWhatIsKnown(t *testing.T) {
 		at = at.Add(time.Second)
 		p, err := gate.Enter(t.Context(), spillway.Request{Arrived: at})
 		require.NoError(t, err)
-		p.DoneAt(at.Add(time.Millisecond), spillway.Success)
+		p.DoneAt(at.Add(time.Millisecond), spillway.Success, 0)
 	}
 	pass()
 	v := Shedding(gate, shed)

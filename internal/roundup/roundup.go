@@ -1,9 +1,9 @@
 // Package roundup rounds waits up to a few steps and keeps one value per step. So a refusal with a time to retry is
 // built once and shared by all requests with that time.
 //
-//	cell, told := steps.At(wait) // steps is a roundup.Steps[spillway.Rejection]
+//	cell, rounded := steps.At(wait) // steps is a roundup.Steps[spillway.Rejection]
 //	if cell.Load() == nil {
-//		cell.CompareAndSwap(nil, build(told))
+//		cell.CompareAndSwap(nil, build(rounded))
 //	}
 //	return cell.Load()
 //
@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// Tick is the shortest wait that is told, and the step between short ones. There are exactly 512 in a second.
+	// Tick is the shortest result, and the step between short ones. There are exactly 512 in a second.
 	Tick = time.Second / 512
-	// Count is how many different waits are told at most.
+	// Count is the greatest number of different results.
 	Count = rows * fine
 
 	fine  = 16 // steps per doubling
@@ -27,16 +27,16 @@ const (
 	shift = 4 // log2(fine)
 )
 
-// Steps hold a value for each wait that is told. The zero Steps holds none, and takes 500 bytes; each doubling of the waits that
-// are asked for takes 128 more. All methods may be called concurrently.
+// Steps hold a value for each rounded wait. The zero Steps holds none, and takes 500 bytes; each doubling of the longest wait takes
+// 128 more. All methods may be called concurrently.
 type Steps[T any] struct {
 	rows [rows]atomic.Pointer[[fine]atomic.Pointer[T]]
 }
 
-// At returns what is told instead of a wait, which must not be negative, and the place of its value. Of a wait of more than 146
-// years that is told.
-func (s *Steps[T]) At(wait time.Duration) (cell *atomic.Pointer[T], told time.Duration) {
-	row, col, told := step(min(wait, 1<<62))
+// At returns a wait rounded up, and the place of its value. A wait must not be negative; one of more than 146 years counts as 146
+// years.
+func (s *Steps[T]) At(wait time.Duration) (cell *atomic.Pointer[T], rounded time.Duration) {
+	row, col, rounded := step(min(wait, 1<<62))
 	cells := s.rows[row].Load()
 	if cells == nil {
 		cells = new([fine]atomic.Pointer[T])
@@ -44,12 +44,12 @@ func (s *Steps[T]) At(wait time.Duration) (cell *atomic.Pointer[T], told time.Du
 			cells = s.rows[row].Load()
 		}
 	}
-	return &cells[col], told
+	return &cells[col], rounded
 }
 
 // step rounds wait up. Below fine ticks a step is one tick; from there on, a row has fine steps and is twice as wide as the
 // row before.
-func step(wait time.Duration) (row, col int, told time.Duration) {
+func step(wait time.Duration) (row, col int, rounded time.Duration) {
 	q := max((uint64(wait)+uint64(Tick)-1)/uint64(Tick), 1)
 	if q <= fine {
 		return 0, int(q - 1), time.Duration(q) * Tick

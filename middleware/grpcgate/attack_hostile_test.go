@@ -211,7 +211,7 @@ func TestAttacksOnAClientByItsServers(t *testing.T) {
 func attackedByServer(t *testing.T, address string) {
 	t.Helper()
 	seen := &gatetest.Recorder{}
-	breakers := spillway.Must(breaker.NewRegistry(nil))
+	breakers := spillway.Must(breaker.NewKeyed(nil))
 	c := gatedClient(t, &grpcgate.ClientOptions{Stream: func(m string) grpcgate.StreamMode {
 		return map[string]grpcgate.StreamMode{downMethod: grpcgate.WholeStream, upMethod: grpcgate.PerMessage}[m]
 	}, MaxStreams: 20}, seen, breakers)

@@ -31,7 +31,7 @@ func StreamClient(gate *spillway.Gate, o *ClientOptions) grpc.StreamClientInterc
 // Stream are to be handed to grpc.NewClient.
 //
 // A refused call is not made. Its error is a status with the code of [ClientOptions.Code] and wraps the
-// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] tells it from an answer of the server, and errors.As tells
+// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] distinguishes it from an answer of the server, and errors.As gives
 // which policy refused. The text of the error does not, because a handler may hand it on to its own caller.
 //
 // The retries of a service config are part of one call: they pass the gate once. Those of an interceptor pass it each
@@ -47,7 +47,7 @@ type Client struct {
 // ClientOptions says how a [Client] sees calls. The zero ClientOptions consists entirely of defaults. Its functions are
 // called from many goroutines at once.
 type ClientOptions struct {
-	// Request tells the policies about a call to method, such as /package.Service/Method, through conn.
+	// Request describes a call to method, such as /package.Service/Method, through conn.
 	// If Request is nil, the key is the target of conn, and the rest is zero.
 	Request func(ctx context.Context, conn *grpc.ClientConn, method string) spillway.Request
 
@@ -130,7 +130,7 @@ type ClientStats struct {
 	Streams        int64 // streams that have left the gate and are open now
 	StreamsRefused int64 // streams refused because ClientOptions.MaxStreams were open; the Gate did not see them
 
-	// Leaked counts the streams that nobody read to the end nor gave up by their context. Each held its place until the
+	// Leaked counts the streams that were neither read to the end nor given up by their context. Each held its place until the
 	// garbage collector found it, so it should be 0.
 	Leaked int64
 }
@@ -155,7 +155,7 @@ func (c *Client) Unary(
 		return nil
 	}
 	o := c.outcome(ctx, method, err, allotted(ctx, permit.Arrived()))
-	permit.DoneRetryAfter(o, wish(o, err))
+	permit.DoneAt(time.Time{}, o, wish(o, err))
 	return err
 }
 
@@ -165,7 +165,7 @@ func (c *Client) succeeded(ctx context.Context, method string, permit *spillway.
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
 	now := arrived.Add(latency)
-	permit.DoneAt(now, o)
+	permit.DoneAt(now, o, 0)
 	if o == spillway.Success {
 		c.took.observe(ctx, method, arrived, latency, now)
 	}
@@ -221,8 +221,8 @@ func (c *Client) refusal(err error) error {
 // it does not name the policy.
 const textLocal = "refused before it was sent"
 
-// A localError is the error of a call that was not made. Its status is built for those who ask for it, which most do
-// not.
+// A localError is the error of a call that was not made. Its status is built on demand, because most
+// callers do not ask for it.
 type localError struct {
 	rej  *spillway.Rejection
 	code codes.Code

@@ -81,7 +81,7 @@ func (e *exchange) enter(sending bool) {
 	e.turn.begin(now, sending)
 }
 
-// leave notes that a method of the stream ends. whole tells that the server has all that it needs now.
+// leave notes that a method of the stream ends. whole says that the server has all that it needs now.
 func (e *exchange) leave(sending, whole bool) {
 	now, ended := time.Now(), e.ctx.Err() != nil
 	e.mu.Lock()
@@ -113,11 +113,11 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	}
 	o := e.c.outcome(e.ctx, e.method, err, owed)
 	if wish := wish(o, err); wish > 0 {
-		p.DoneRetryAfter(o, wish)
+		p.DoneAt(time.Time{}, o, wish)
 		return
 	}
 	arrived := p.Arrived()
-	p.DoneAt(arrived.Add(latency), o)
+	p.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
 		e.c.took.observe(e.ctx, e.method, arrived, latency, arrived.Add(latency))
 	}
@@ -197,8 +197,8 @@ func (e *exchange) send() error {
 	return nil
 }
 
-// contextEnded ends a stream that nobody reads when its context ends: its caller has given it up. Who is in a method of
-// the stream notices himself.
+// contextEnded ends a stream that has no reader when its context ends: its caller has given it up. A caller inside a method of
+// the stream notices by itself.
 func (e *exchange) contextEnded() {
 	if e.busy.Load() == 0 {
 		e.giveUp()
@@ -224,7 +224,7 @@ func (e *exchange) forgotten() {
 	}
 }
 
-// A clientStream tells its exchange what happens. It hides no method: a ClientStream has no optional ones.
+// A clientStream reports to its exchange. It hides no method: a ClientStream has no optional ones.
 type clientStream struct {
 	grpc.ClientStream
 	e       *exchange // must not refer to the stream, which would never be found forgotten then
@@ -291,7 +291,7 @@ func (s *clientStream) end(err error) {
 	s.e.end(err)
 }
 
-// idle tells that a method of the stream is about to return. If the context has ended meanwhile, it ends the stream.
+// idle says that a method of the stream is about to return. If the context has ended meanwhile, it ends the stream.
 func (s *clientStream) idle(sending, whole bool) {
 	s.e.leave(sending, whole)
 	if s.e.busy.Add(-1) == 0 && s.e.ctx.Err() != nil {

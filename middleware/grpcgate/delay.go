@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The delays after which refused calls are told to come back, in ms: each up to 20 ms, then 5 % apart, up to a day. They
+// The delays that refused calls are asked to wait, in ms: each up to 20 ms, then 5 % apart, up to a day. They
 // are few, so that the answer with each can be prepared once, and never modified.
 var delaySteps = makeDelaySteps() //nolint:gochecknoglobals // a table: made once, never changed
 

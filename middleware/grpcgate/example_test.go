@@ -34,7 +34,7 @@ func Example() {
 
 // A client with a breaker for each target.
 func ExampleNewClient() {
-	breakers := spillway.Must(breaker.NewRegistry(nil))
+	breakers := spillway.Must(breaker.NewKeyed(nil))
 	c := spillway.Must(grpcgate.NewClient(spillway.New(breakers), nil))
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 		return status.Error(codes.Unavailable, "server is down") // in place of a connection

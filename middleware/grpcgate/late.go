@@ -83,7 +83,7 @@ func (l *lateness) done(ctx context.Context, method string, permit *spillway.Per
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
 	now := arrived.Add(latency)
-	permit.DoneAt(now, o)
+	permit.DoneAt(now, o, 0)
 	switch {
 	case o == spillway.Success:
 		l.observe(ctx, method, arrived, latency, now)

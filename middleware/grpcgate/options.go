@@ -17,12 +17,11 @@ const (
 	defaultMinBudget  = 100 * time.Millisecond
 )
 
-// A Call is what the policies and the check of deadlines are told of a call. The zero Call is that of nobody in
-// particular.
+// A Call describes a call to the policies and to the check of deadlines. The zero Call has no key.
 type Call struct {
 	spillway.Request
 
-	// Deadline is when nobody waits for the answer any more, if that is earlier than the deadline of the context. It lets
+	// Deadline is when the caller stops waiting, if that is earlier than the deadline of the context. It lets
 	// a call be refused that would be too late; it does not end a call that runs.
 	// If Deadline is zero, the deadline of the context counts alone.
 	Deadline time.Time
@@ -50,7 +49,7 @@ const (
 // Options says how a [Server] sees calls. The zero Options consists entirely of defaults. Its functions are called from
 // many goroutines at once.
 type Options struct {
-	// Call tells about a call to method, such as /package.Service/Method: its key, priority, cost and deadline. It can ask
+	// Call describes a call to method, such as /package.Service/Method: its key, priority, cost and deadline. It can ask
 	// ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). What a client puts into its
 	// metadata counts only if Call reads it: a key that the client can choose at will gives every call a share of its own.
 	// Call runs before the gate, by [Server.Tap] and again by the interceptor. It has to be cheap; in the tap, method may be

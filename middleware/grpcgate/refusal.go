@@ -20,7 +20,7 @@ import (
 // pushbackKey is the trailer that the retries of gRPC obey, in milliseconds.
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// What refused clients are told. It tells nothing of the policies inside.
+// The messages for refused clients. They reveal nothing about the policies inside.
 const (
 	textCapacity = "server has no capacity for this call now"
 	textQuota    = "quota exceeded"
@@ -68,7 +68,7 @@ func newAnswer(code codes.Code, text string, delay time.Duration) *answer {
 	}
 }
 
-// answers holds the answers that have been given, for whoever is refused next with the same delay.
+// answers holds the answers given so far, one for each delay, for later refusals.
 type answers struct {
 	code  codes.Code
 	text  string

@@ -66,7 +66,7 @@ func (s *Server) endStream(
 	}
 	arrived := permit.Arrived()
 	latency = max(time.Since(arrived)-waited, 0)
-	permit.DoneAt(arrived.Add(latency), o)
+	permit.DoneAt(arrived.Add(latency), o, 0)
 	return o, latency
 }
 

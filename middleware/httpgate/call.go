@@ -104,9 +104,9 @@ func (c *call) end(o spillway.Outcome) bool {
 		return false
 	}
 	if worked := c.worked(); c.wish > 0 {
-		c.permit.DoneRetryAfter(o, c.wish)
+		c.permit.DoneAt(time.Time{}, o, c.wish)
 	} else {
-		c.permit.DoneAt(c.permit.Arrived().Add(worked), o)
+		c.permit.DoneAt(c.permit.Arrived().Add(worked), o, 0)
 		if o == spillway.Success {
 			c.t.chance.Observe(c.route, worked)
 		}
@@ -134,7 +134,7 @@ func (c *call) broken(res *http.Response, err error) {
 	c.end(o)
 }
 
-// contextEnded ends a call whose response nobody reads when its context ends: its caller has given it up.
+// contextEnded ends a call whose response has no reader when its context ends: its caller has given it up.
 func (c *call) contextEnded() {
 	if c.reading.Load() {
 		return
@@ -190,7 +190,7 @@ func (b *body) Close() error {
 	return b.inner.Close()
 }
 
-// release calls off those who wait for the end of the call.
+// release stops waiting for the end of the call.
 func (b *body) release() {
 	b.stop()
 	b.cleanup.Stop()

@@ -15,7 +15,7 @@ import (
 // the answer is 503, after which a client may ask another replica, where 504 would leave open what had been done.
 var errTooLate = &spillway.Rejection{Policy: "httpgate", Reason: "too late"}
 
-// A Deadline refuses requests at once that would hardly finish in time, so that no work is done that nobody waits for: a
+// A Deadline refuses requests at once that would hardly finish in time, so that no work is done for clients that have left: a
 // request that has less time left than the fastest of the others took, by the estimated 5 % quantile of the latency of
 // its route. It learns from requests that succeed and from those cut short, and lets a probe through now and then, at
 // most one per 10 ms and route, so that it notices when a route became faster.
@@ -35,7 +35,7 @@ type Deadline struct {
 	// If Timeout is nil, the deadline of r.Context() counts alone.
 	Timeout func(r *http.Request) time.Duration
 
-	// MaxRoutes is how many routes are told apart; further ones are not judged.
+	// MaxRoutes is the number of routes with an estimate of their own; further ones are not judged.
 	// If MaxRoutes is 0, it is 1000.
 	MaxRoutes int
 }

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -127,4 +129,28 @@ func ExampleProblem() {
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 	//  "title":"Request cannot be satisfied as assigned quota has been exceeded",
 	//  "status":429}
+}
+
+// Tenants share a limit each; so do clients without a tenant, by their address.
+func ExampleFirstKey() {
+	byTenant := httpgate.HeaderKey("X-Tenant") // set by a proxy of yours
+	ip := spillway.Must(httpgate.NewClientIP(nil))
+	perClient := spillway.Must(limiter.NewKeyed(limiter.FixedWindow{Limit: 1, Period: time.Hour}, nil))
+	h := httpgate.Handler(spillway.New(perClient), &httpgate.Options{
+		Request: httpgate.KeyBy(httpgate.FirstKey(byTenant, ip.Key)),
+	})(http.HandlerFunc(hello))
+
+	for _, tenant := range []string{"blue", "green", "", "blue"} {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		if tenant != "" {
+			r.Header.Set("X-Tenant", tenant)
+		}
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 200
+	// 429
 }

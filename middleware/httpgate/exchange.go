@@ -122,7 +122,7 @@ func (x *exchange) returned() {
 	elapsed := time.Since(arrived)
 	worked := x.worked(elapsed)
 	o := x.outcome(elapsed, worked)
-	x.permit.DoneAt(arrived.Add(worked), o)
+	x.permit.DoneAt(arrived.Add(worked), o, 0)
 	x.learn(o, elapsed, worked)
 }
 

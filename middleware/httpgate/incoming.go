@@ -30,7 +30,7 @@ func (x *exchange) takeBody() *http.Request {
 	return &x.in.Request
 }
 
-// restore tells whoever is outside of the gate what the handlers inside noted on their request: its pattern, and the form,
+// restore copies to the request outside of the gate what the handlers inside noted on theirs: its pattern, and the form,
 // whose files the server removes.
 func (x *exchange) restore() {
 	if x.in == nil {

@@ -20,14 +20,7 @@ const keySeparator = "\x1f"
 //
 // KeyBy panics without a key, or if one is nil.
 func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.Request {
-	if len(keys) == 0 {
-		panic("httpgate: KeyBy: keys: must be at least 1, got 0")
-	}
-	for i, key := range keys {
-		if key == nil {
-			panic(fmt.Sprintf("httpgate: KeyBy: keys: key %d is nil", i))
-		}
-	}
+	checkKeys("KeyBy", keys)
 	if len(keys) == 1 {
 		key := keys[0]
 		return func(r *http.Request) spillway.Request { return spillway.Request{Key: key(r)} }
@@ -40,6 +33,39 @@ func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.
 			parts = append(parts, key(r))
 		}
 		return spillway.Request{Key: strings.Join(parts, keySeparator)}
+	}
+}
+
+// FirstKey returns the first key that is not empty: the tenant of a request, else the address of its client. It is empty if all
+// are. Like a key of [KeyBy], the result can be a part of another key.
+//
+// Equal keys of two functions stay apart, so no client can name itself like the address of another one: before a key that is
+// not of the first function stand as many characters U+001F as functions come before its own. Adding them costs an allocation.
+//
+// FirstKey panics without a key, or if one is nil.
+func FirstKey(keys ...func(r *http.Request) string) func(r *http.Request) string {
+	checkKeys("FirstKey", keys)
+	keys = slices.Clone(keys)
+	prefix := strings.Repeat(keySeparator, len(keys)-1)
+	return func(r *http.Request) string {
+		for i, key := range keys {
+			if k := key(r); k != "" {
+				return prefix[:i] + k
+			}
+		}
+		return ""
+	}
+}
+
+// checkKeys panics if there are no keys, or if one is nil.
+func checkKeys(name string, keys []func(r *http.Request) string) {
+	if len(keys) == 0 {
+		panic("httpgate: " + name + ": keys: must be at least 1, got 0")
+	}
+	for i, key := range keys {
+		if key == nil {
+			panic(fmt.Sprintf("httpgate: %s: keys: key %d is nil", name, i))
+		}
 	}
 }
 

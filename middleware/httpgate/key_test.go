@@ -226,3 +226,20 @@ func TestKeyBy(t *testing.T) {
 	require.PanicsWithValue(t, "httpgate: KeyBy: keys: must be at least 1, got 0", func() { httpgate.KeyBy() })
 	require.PanicsWithValue(t, "httpgate: KeyBy: keys: key 1 is nil", func() { httpgate.KeyBy(tenant, nil) })
 }
+
+func TestFirstKey(t *testing.T) {
+	tenant, user := httpgate.HeaderKey("X-Tenant"), httpgate.HeaderKey("X-User")
+	ip := spillway.Must(httpgate.NewClientIP(nil)).Key
+	first := httpgate.FirstKey(tenant, user, ip)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "198.51.100.1:99"
+	require.Equal(t, "\x1f\x1f198.51.100.1", first(r))
+	r.Header.Set("X-User", "198.51.100.1")
+	require.Equal(t, "\x1f198.51.100.1", first(r), "a user is no address")
+	r.Header.Set("X-Tenant", "198.51.100.1")
+	require.Equal(t, "198.51.100.1", first(r), "nor is a tenant")
+	require.Zero(t, testing.AllocsPerRun(100, func() { first(r) }))
+	require.Empty(t, httpgate.FirstKey(user, user)(httptest.NewRequest(http.MethodGet, "/", nil)))
+	require.PanicsWithValue(t, "httpgate: FirstKey: keys: must be at least 1, got 0", func() { httpgate.FirstKey() })
+	require.PanicsWithValue(t, "httpgate: FirstKey: keys: key 1 is nil", func() { httpgate.FirstKey(tenant, nil) })
+}

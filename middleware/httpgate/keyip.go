@@ -10,29 +10,29 @@ import (
 
 const defaultIPv6Bits = 64
 
-// ClientIPOptions say how a [ClientIP] finds the address of a client. The zero ClientIPOptions trusts nobody: the client is
-// whoever opened the connection.
+// ClientIPOptions say how a [ClientIP] finds the address of a client. The zero ClientIPOptions trusts no proxy: the client is
+// the other end of the connection.
 type ClientIPOptions struct {
-	// Header is the field in which your proxies tell whom a request came from: "X-Forwarded-For", "Forwarded" (RFC 7239),
+	// Header is the field in which your proxies write the address of the client: "X-Forwarded-For", "Forwarded" (RFC 7239),
 	// or another that holds an address or a list of them, the nearest hop last. If Header is empty, no field is read.
 	Header string
-	// Trusted are the networks of your proxies: what comes from there is believed to be from whom Header says. List only
-	// what is yours. It must not be empty if there is a Header, unless TrustUnix is set, nor hold all addresses.
+	// Trusted are the networks of your proxies: a request from there counts as one of the client that Header names. List only
+	// your own. It must not be empty if there is a Header, unless TrustUnix is set, nor hold all addresses.
 	Trusted []netip.Prefix
-	// TrustUnix tells that whoever connects without an IP address, through a Unix socket, is a proxy of yours too.
+	// TrustUnix says that connections without an IP address, through a Unix socket, come from a proxy of yours too.
 	TrustUnix bool
-	// IPv6Bits is the length of the prefix of an IPv6 address that makes a key, 1 to 128, since who has one address has a
+	// IPv6Bits is the length of the prefix of an IPv6 address that makes a key, 1 to 128, since a client with one address has a
 	// whole network of them. If IPv6Bits is 0, it is 64.
 	IPv6Bits int
 }
 
-// A ClientIP tells clients apart by their IP addresses. It is made by [NewClientIP], immutable and safe for concurrent use.
+// A ClientIP distinguishes clients by their IP addresses. It is made by [NewClientIP], immutable and safe for concurrent use.
 //
 // An address that is given by a proxy counts only if every hop from it to here is trusted: the field is read from its right
 // end, where your own proxies write, and the first address that is not trusted is the client. What a client puts into the
 // field itself stands further left and is never read, whatever it is. Where an entry is no address, as with "unknown", an
 // obfuscated identifier or garbage, the client is the proxy that passed it on, with which others then share a key. So
-// nobody makes keys out of thin air.
+// no client can invent keys.
 type ClientIP struct {
 	header    string // in canonical form; empty if none is read
 	forwarded bool   // the header is that of RFC 7239

@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// maxLimits is how many limits one answer tells of: as many as a Gate has policies.
+// maxLimits is the number of limits in one answer: as many as a Gate has policies.
 const maxLimits = 8
 
 // A Quoter is a limit that knows what it has left for a client. The rates and windows of package limiter are Quoters, alone
@@ -22,11 +22,11 @@ type Quoter interface {
 }
 
 // A RateLimit writes what limits have left for a client into the header of its answer, served or refused, so that a client
-// who reads it need never be refused. It is opt-in: [Options.RateLimit]. Who calls [spillway.Gate.Enter] without a
-// [Middleware] calls Set.
+// that reads it need never be refused. It is opt-in: [Options.RateLimit]. A caller of [spillway.Gate.Enter] without a
+// [Middleware] calls Set itself.
 //
-// It tells of limits that are promised to the client, such as those of package limiter. What an adaptive policy lets in is
-// another number every second, and nobody's share.
+// It reports limits that are promised to the client, such as those of package limiter. The limit of an adaptive policy changes
+// every second, and is no share of a client.
 //
 // A RateLimit must not be changed or copied once it is in use. Set may be called concurrently.
 type RateLimit struct {
@@ -80,7 +80,7 @@ func (l *RateLimit) validate() error {
 // RetryAfter of the rejection, it returns a copy with a greater one.
 //
 // So a Retry-After made of it is never earlier than the t of any limit: a limit that has enough left for r, and gives more
-// only later than that, tells no t. If r ended without a rejection, since its client is gone, Set does nothing. Fields that
+// only later than that, has no t. If r ended without a rejection, since its client is gone, Set does nothing. Fields that
 // are there already, of a gate further out, are kept: draft fields are added to, X fields give way to those with less
 // remaining.
 //
@@ -145,7 +145,7 @@ func (l *RateLimit) read(figs []figures, now time.Time, r spillway.Request) []fi
 	return figs
 }
 
-// holdBack returns how long a refused client should wait: as long as told, or until no limit is exhausted for a request of
+// holdBack returns how long a refused client should wait: as long as the rejection says, or until no limit is exhausted for a request of
 // that cost. It hides each t that is later, since clients may take any t for a time to wait.
 func holdBack(figs []figures, cost int64, told time.Duration) time.Duration {
 	for i := range figs {

@@ -86,15 +86,15 @@ func run(ctx context.Context, config *overload.Config, args []string, out io.Wri
 		Guards: []string{"none", "spillway"}, Work: "cpu", Loads: []float64{*load}, Each: each, Settle: 2 * time.Second,
 		Quota: quota, Seed: *seed, Recheck: true,
 	}
-	scenario := func(beside time.Duration) sim.Scenario { return sim.ServerStep(*load, beside) }
+	scenario := func(beside time.Duration) sim.Scenario { return withBeside(sim.Named("server-step", *load), beside) }
 	switch *shape {
 	case "step":
 	case "ramp":
 		plan.Shape = overload.Ramp
-		scenario = func(beside time.Duration) sim.Scenario { return sim.ServerRamp(*load, beside) }
+		scenario = func(beside time.Duration) sim.Scenario { return withBeside(sim.Named("server-ramp", *load), beside) }
 	case "dependency":
 		plan.Work, plan.Loads = "dependency", []float64{0.5}
-		scenario = sim.ServerDependency
+		scenario = func(beside time.Duration) sim.Scenario { return withBeside(sim.Named("server-dependency", 0), beside) }
 	default:
 		return fmt.Errorf("unknown shape %q; there are step, ramp and dependency", *shape)
 	}
@@ -125,7 +125,7 @@ func compare(out io.Writer, measured *overload.Run, s sim.Scenario, seed uint64)
 		}
 		const line = "%-9s %-10s %8.2f %10.2f %8.2f %8.0f %10.0f\n"
 		fmt.Fprintf(out, line, r.Guard, "real", r.GoodputAll, r.Goodput5s, r.ShedAll, known(r.P99All), known(r.RefusedP99All))
-		fmt.Fprintf(out, line, r.Guard, "simulated", simulated.Goodput, simulated.First5s, simulated.Shed, simulated.P99, simulated.RefusedP99)
+		fmt.Fprintf(out, line, r.Guard, "simulated", simulated.Goodput, simulated.First5s, simulated.Shed, ms(simulated.P99), ms(simulated.RefusedP99))
 	}
 	return nil
 }
@@ -146,4 +146,18 @@ func known(v *float64) float64 {
 		return math.NaN()
 	}
 	return *v
+}
+
+// withBeside adds the cost of an answered request beside its work to the scenario of a small server, whose Parse is a part of it.
+func withBeside(s sim.Scenario, beside time.Duration) sim.Scenario {
+	s.Classes[0].Stages[0].CPU.Fixed += max(0, beside-s.Machine.Parse)
+	return s
+}
+
+// ms returns a duration in milliseconds, or NaN if it has no value.
+func ms(d time.Duration) float64 {
+	if d == math.MaxInt64 {
+		return math.NaN()
+	}
+	return float64(d) / float64(time.Millisecond)
 }

@@ -19,7 +19,7 @@ func TestCompareShowsBothServers(t *testing.T) {
 		t.Errorf("0.4 CPUs for 185 requests a second are 2.162 ms for each, got %v beside 2 ms", got)
 	}
 	var out strings.Builder
-	if err := compare(&out, measured, sim.ServerStep(2, beside(measured)), 1); err != nil {
+	if err := compare(&out, measured, withBeside(sim.Named("server-step", 2), beside(measured)), 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -1,46 +1,58 @@
-package spillway
+// Package shadow tries policies on live traffic without letting them refuse.
+//
+//	trial := shadow.New(candidate, another)
+//	gate := spillway.New(trial, policiesInForce...)
+//
+// [Shadow.Stats] says what each candidate would have refused, and how often it would have been right.
+package shadow
 
 import (
 	"context"
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/internal/splitmix"
-	"github.com/spillway-go/spillway/internal/stripe"
+	"github.com/spillway-go/spillway/internal/tally"
 	"github.com/spillway-go/spillway/stats"
 )
 
-// Shadow returns a Policy that asks up to eight candidates about every request and refuses nothing: a dry run on live
+// maxCandidates is how many candidates a Shadow takes: as many as a Gate takes policies.
+const maxCandidates = 8
+
+// noTicket is the Ticket of a Shadow for a request that its only candidate did not admit. Policies do not issue it.
+const noTicket = ^spillway.Ticket(0)
+
+// New returns a Shadow, which asks up to eight candidates about every request and refuses nothing: a dry run on live
 // traffic. It counts the requests that each candidate would have refused, and how many of these decisions were right. Put
 // it in front of the policies that refuse, so that it sees every request. A candidate learns only from requests that it
-// admitted. A [Queuer] is not suited, because requests would wait in it for nothing. Shadow panics if there is no
+// admitted. A policy that queues is not suited, because requests would wait in it for nothing. New panics if there is no
 // candidate, if one is nil, or if there are more than eight.
-func Shadow(candidates ...Policy) *ShadowPolicy {
-	if len(candidates) == 0 || len(candidates) > maxPolicies {
-		panic(fmt.Sprintf("spillway: Shadow: from 1 to %d candidates, got %d", maxPolicies, len(candidates)))
+func New(candidates ...spillway.Policy) *Shadow {
+	if len(candidates) == 0 || len(candidates) > maxCandidates {
+		panic(fmt.Sprintf("shadow: New: from 1 to %d candidates, got %d", maxCandidates, len(candidates)))
 	}
-	s := &ShadowPolicy{candidates: make([]shadowed, len(candidates))}
+	s := &Shadow{candidates: make([]shadowed, len(candidates))}
 	for i, p := range candidates {
 		if isnil.Is(p) {
-			panic(fmt.Sprintf("spillway: Shadow: candidate %d is nil", i))
+			panic(fmt.Sprintf("shadow: New: candidate %d is nil", i))
 		}
 		s.candidates[i].policy = p
 	}
 	// The ticket of one candidate is the shadow's own, unless it may be noTicket itself.
-	if _, nested := candidates[0].(*ShadowPolicy); nested || len(candidates) > 1 {
+	if _, nested := candidates[0].(*Shadow); nested || len(candidates) > 1 {
 		s.stash = newStash()
 	}
 	return s
 }
 
-// A ShadowPolicy runs other policies without letting them refuse, except for the part of the traffic that
-// [ShadowPolicy.Enforce] gives them. It is made by [Shadow] and safe for concurrent use.
-type ShadowPolicy struct {
+// A Shadow runs other policies without letting them refuse, except for the part of the traffic that
+// [Shadow.Enforce] gives them. It is made by [New] and safe for concurrent use.
+type Shadow struct {
 	candidates []shadowed
 	slo        atomic.Int64
 	enforced   atomic.Pointer[enforcement] // nil if nothing is
@@ -49,19 +61,19 @@ type ShadowPolicy struct {
 
 // shadowed is a candidate and what is counted of it.
 type shadowed struct {
-	policy                        Policy
+	policy                        spillway.Policy
 	admitted, cancelled, enforced stats.Counter
 	refusedBehind, letThrough     stats.Counter
 	regretAdmitted, regretRefused stats.Counter
-	refusals                      tally
+	refusals                      tally.Tally
 }
 
-// ShadowStats is a snapshot of what a [ShadowPolicy] has seen of one candidate.
-type ShadowStats struct {
-	Admitted    int64     // admitted by the candidate
-	WouldRefuse int64     // refused by the candidate: the sum of ByReason
-	Cancelled   int64     // refused without a *Rejection: the request's ctx ended in its queue
-	ByReason    []Refusal // by policy and reason; Index is the candidate's
+// Stats is a snapshot of what a [Shadow] has seen of one candidate.
+type Stats struct {
+	Admitted    int64              // admitted by the candidate
+	WouldRefuse int64              // refused by the candidate: the sum of ByReason
+	Cancelled   int64              // refused without a *Rejection: the request's ctx ended in its queue
+	ByReason    []spillway.Refusal // by policy and reason; Index is the candidate's
 
 	Enforced int64 // the part of WouldRefuse that was really refused; see Enforce
 
@@ -76,9 +88,9 @@ type ShadowStats struct {
 
 // SetSLO sets the latency up to which a success counts as good in the counts of regret, from now on. If d is 0, the
 // default, every success is good. A negative d is an error.
-func (s *ShadowPolicy) SetSLO(d time.Duration) error {
+func (s *Shadow) SetSLO(d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("spillway: Shadow: SLO must not be negative, got %v", d)
+		return fmt.Errorf("shadow: SLO must not be negative, got %v", d)
 	}
 	s.slo.Store(int64(d))
 	return nil
@@ -94,12 +106,12 @@ type enforcement struct {
 // Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and 0.5,
 // two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which candidate a
 // request belongs to. An invalid value is an error and changes nothing.
-func (s *ShadowPolicy) Enforce(candidate int, fraction float64) error {
+func (s *Shadow) Enforce(candidate int, fraction float64) error {
 	if candidate < 0 || candidate >= len(s.candidates) {
-		return fmt.Errorf("spillway: Shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)
+		return fmt.Errorf("shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)
 	}
 	if !(fraction >= 0 && fraction <= 1) {
-		return fmt.Errorf("spillway: Shadow: fraction must be from 0 to 1, got %v", fraction)
+		return fmt.Errorf("shadow: fraction must be from 0 to 1, got %v", fraction)
 	}
 	for {
 		old := s.enforced.Load()
@@ -111,7 +123,7 @@ func (s *ShadowPolicy) Enforce(candidate int, fraction float64) error {
 		sum := 0.0
 		for i, f := range next.fractions {
 			if sum += f; sum > 1+1e-9 {
-				return fmt.Errorf("spillway: Shadow: fractions of all candidates must not exceed 1, got %v", next.fractions)
+				return fmt.Errorf("shadow: fractions of all candidates must not exceed 1, got %v", next.fractions)
 			}
 			next.ends[i] = share(sum)
 		}
@@ -148,15 +160,15 @@ func (e *enforcement) owner(now time.Time) int {
 	return -1
 }
 
-// Admit asks all candidates and admits the request, unless [ShadowPolicy.Enforce] gave it to a candidate that refuses it.
-func (s *ShadowPolicy) Admit(ctx context.Context, r Request) (Ticket, error) {
+// Admit asks all candidates and admits the request, unless [Shadow.Enforce] gave it to a candidate that refuses it.
+func (s *Shadow) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	owner := s.enforced.Load().owner(r.Arrived)
 	var a answers
 	for i := range s.candidates {
 		t, err := s.candidates[i].ask(ctx, r, i)
 		if err != nil && owner == i {
 			s.candidates[i].enforced.Add(1)
-			s.finish(r, &a, i, Result{Outcome: Refused})
+			s.finish(r, &a, i, spillway.Result{Outcome: spillway.Refused})
 			return 0, err
 		}
 		a.tickets[i] = t
@@ -171,14 +183,14 @@ func (s *ShadowPolicy) Admit(ctx context.Context, r Request) (Ticket, error) {
 }
 
 // ask asks candidate i. The ticket is noTicket if it refuses.
-func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
+func (c *shadowed) ask(ctx context.Context, r spillway.Request, i int) (spillway.Ticket, error) {
 	t, err := c.policy.Admit(ctx, r)
 	if err == nil {
 		c.admitted.Add(1)
 		return t, nil
 	}
-	if rej := RejectionOf(err); rej != nil {
-		c.refusals.add(i, rej.Policy, rej.Reason)
+	if rej := spillway.RejectionOf(err); rej != nil {
+		c.refusals.Add(i, rej.Policy, rej.Reason)
 	} else {
 		c.cancelled.Add(1)
 	}
@@ -186,19 +198,19 @@ func (c *shadowed) ask(ctx context.Context, r Request, i int) (Ticket, error) {
 }
 
 // Done reports the result to the candidates that admitted the request, and judges the decisions of all.
-func (s *ShadowPolicy) Done(r Request, t Ticket, res Result) {
+func (s *Shadow) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	var a answers
 	switch {
 	case s.stash != nil:
 		s.stash.take(t, &a)
 	case t != noTicket:
-		a = answers{tickets: [maxPolicies]Ticket{t}, admitted: 1}
+		a = answers{tickets: [maxCandidates]spillway.Ticket{t}, admitted: 1}
 	}
 	s.finish(r, &a, len(s.candidates), res)
 }
 
 // finish ends a request at the first n candidates, the last of them first.
-func (s *ShadowPolicy) finish(r Request, a *answers, n int, res Result) {
+func (s *Shadow) finish(r spillway.Request, a *answers, n int, res spillway.Result) {
 	slo := s.slo.Load()
 	for i := n - 1; i >= 0; i-- {
 		c, admitted := &s.candidates[i], a.admitted&(1<<i) != 0
@@ -210,8 +222,8 @@ func (s *ShadowPolicy) finish(r Request, a *answers, n int, res Result) {
 }
 
 // judge compares the decision of the candidate with the result of the request.
-func (c *shadowed) judge(admitted bool, res Result, slo int64) {
-	if res.Outcome == Refused {
+func (c *shadowed) judge(admitted bool, res spillway.Result, slo int64) {
+	if res.Outcome == spillway.Refused {
 		if admitted {
 			c.refusedBehind.Add(1)
 		}
@@ -221,8 +233,8 @@ func (c *shadowed) judge(admitted bool, res Result, slo int64) {
 		c.letThrough.Add(1)
 	}
 	late := slo > 0 && int64(res.Latency) > slo
-	switch good := res.Outcome == Success && !late; {
-	case res.Outcome == Ignored:
+	switch good := res.Outcome == spillway.Success && !late; {
+	case res.Outcome == spillway.Ignored:
 	case admitted && !good:
 		c.regretAdmitted.Add(1)
 	case !admitted && good:
@@ -231,24 +243,25 @@ func (c *shadowed) judge(admitted bool, res Result, slo int64) {
 }
 
 // Stats returns a snapshot of the counts of each candidate, in their order. It may be called at any time.
-func (s *ShadowPolicy) Stats() []ShadowStats {
-	out := make([]ShadowStats, len(s.candidates))
+func (s *Shadow) Stats() []Stats {
+	out := make([]Stats, len(s.candidates))
 	for i := range s.candidates {
-		c := &s.candidates[i]
-		out[i] = ShadowStats{
-			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), ByReason: c.refusals.list(), Enforced: c.enforced.Value(),
+		c, st := &s.candidates[i], &out[i]
+		*st = Stats{
+			Admitted: c.admitted.Value(), Cancelled: c.cancelled.Value(), Enforced: c.enforced.Value(),
 			RefusedBehind: c.refusedBehind.Value(), LetThrough: c.letThrough.Value(),
 			RegretAdmitted: c.regretAdmitted.Value(), RegretRefused: c.regretRefused.Value(),
 		}
-		for _, r := range out[i].ByReason {
-			out[i].WouldRefuse += r.Count
-		}
+		c.refusals.Each(func(e tally.Entry) {
+			st.ByReason = append(st.ByReason, spillway.Refusal(e))
+			st.WouldRefuse += e.Count
+		})
 	}
 	return out
 }
 
 // String returns the counts as a table, a line a candidate, for logs and first looks.
-func (s *ShadowPolicy) String() string {
+func (s *Shadow) String() string {
 	var b strings.Builder
 	for i, c := range s.Stats() {
 		fmt.Fprintf(&b, "candidate %d: admitted %d, would refuse %d (enforced %d), disagreed %d, regrets %d admitted and %d refused\n",
@@ -257,53 +270,4 @@ func (s *ShadowPolicy) String() string {
 	return b.String()
 }
 
-// A stash keeps the answers of several candidates between Admit and Done, where a Ticket is one word. It grows to the
-// greatest number of requests that were in flight at once and allocates nothing after that.
-type stash struct {
-	stripes []stashStripe
-}
-
-type stashStripe struct {
-	mu   sync.Mutex
-	kept []answers
-	free []uint32 // which of kept are
-	_    [stripe.Size]byte
-}
-
-// answers are what the candidates said of one request.
-type answers struct {
-	tickets  [maxPolicies]Ticket
-	admitted uint8 // bit i: candidate i
-}
-
-// stripeBits is the number of the lowest bits of a Ticket that name the stripe.
-const stripeBits = 8
-
-func newStash() *stash { return &stash{stripes: make([]stashStripe, stripe.Count())} }
-
-// put keeps a until they are taken.
-func (s *stash) put(a *answers) Ticket {
-	i := stripe.Index(len(s.stripes))
-	st := &s.stripes[i]
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	last := len(st.free) - 1
-	if last < 0 {
-		st.kept = append(st.kept, *a)
-		return Ticket(len(st.kept)-1)<<stripeBits | Ticket(i)
-	}
-	at := st.free[last]
-	st.free = st.free[:last]
-	st.kept[at] = *a
-	return Ticket(at)<<stripeBits | Ticket(i)
-}
-
-// take returns the answers kept as t, and forgets them.
-func (s *stash) take(t Ticket, a *answers) {
-	st := &s.stripes[t&(1<<stripeBits-1)]
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	at := t >> stripeBits
-	*a = st.kept[at]
-	st.free = append(st.free, uint32(at))
-}
+var _ spillway.Policy = (*Shadow)(nil)

@@ -1,4 +1,4 @@
-package spillway_test
+package shadow_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/shadow"
 )
 
 // Every way a request can end, for a candidate that admits all and one that refuses all.
@@ -18,44 +19,44 @@ func TestShadowJudgesItsCandidates(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		res             spillway.Result
-		admits, refuses spillway.ShadowStats
+		admits, refuses shadow.Stats
 	}{
 		{
 			name:    "in time",
 			res:     spillway.Result{Outcome: spillway.Success, Latency: slo},
-			refuses: spillway.ShadowStats{LetThrough: 1, RegretRefused: 1},
+			refuses: shadow.Stats{LetThrough: 1, RegretRefused: 1},
 		},
 		{
 			name:    "late",
 			res:     spillway.Result{Outcome: spillway.Success, Latency: slo + 1},
-			admits:  spillway.ShadowStats{RegretAdmitted: 1},
-			refuses: spillway.ShadowStats{LetThrough: 1},
+			admits:  shadow.Stats{RegretAdmitted: 1},
+			refuses: shadow.Stats{LetThrough: 1},
 		},
 		{
 			name:    "failed",
 			res:     spillway.Result{Outcome: spillway.Failure},
-			admits:  spillway.ShadowStats{RegretAdmitted: 1},
-			refuses: spillway.ShadowStats{LetThrough: 1},
+			admits:  shadow.Stats{RegretAdmitted: 1},
+			refuses: shadow.Stats{LetThrough: 1},
 		},
 		{
 			name:    "dropped",
 			res:     spillway.Result{Outcome: spillway.Dropped},
-			admits:  spillway.ShadowStats{RegretAdmitted: 1},
-			refuses: spillway.ShadowStats{LetThrough: 1},
+			admits:  shadow.Stats{RegretAdmitted: 1},
+			refuses: shadow.Stats{LetThrough: 1},
 		},
 		{
 			name:    "ignored",
 			res:     spillway.Result{Outcome: spillway.Ignored, Latency: time.Hour},
-			refuses: spillway.ShadowStats{LetThrough: 1},
+			refuses: shadow.Stats{LetThrough: 1},
 		},
 		{
 			name:   "refused behind",
 			res:    spillway.Result{Outcome: spillway.Refused},
-			admits: spillway.ShadowStats{RefusedBehind: 1},
+			admits: shadow.Stats{RefusedBehind: 1},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := spillway.Shadow(&slots{limit: 1}, &slots{limit: 0})
+			s := shadow.New(&slots{limit: 1}, &slots{limit: 0})
 			require.NoError(t, s.SetSLO(slo))
 			r := spillway.Request{Arrived: base}
 			ticket, err := s.Admit(context.Background(), r)
@@ -65,14 +66,14 @@ func TestShadowJudgesItsCandidates(t *testing.T) {
 			c.admits.Admitted = 1
 			c.refuses.WouldRefuse = 1
 			c.refuses.ByReason = []spillway.Refusal{{Index: 1, Policy: "slots", Reason: "full", Count: 1}}
-			require.Equal(t, []spillway.ShadowStats{c.admits, c.refuses}, s.Stats())
+			require.Equal(t, []shadow.Stats{c.admits, c.refuses}, s.Stats())
 		})
 	}
 }
 
 func TestShadowEnforcesFractions(t *testing.T) {
 	a, b := &slots{limit: 0}, &slots{limit: 0}
-	s := spillway.Shadow(a, b)
+	s := shadow.New(a, b)
 	require.NoError(t, s.Enforce(0, .2))
 	require.NoError(t, s.Enforce(1, .3))
 	const n = 100_000
@@ -104,15 +105,15 @@ func TestShadowEnforcesFractions(t *testing.T) {
 }
 
 func TestShadowRefusesWrongSettings(t *testing.T) {
-	s := spillway.Shadow(&slots{}, &slots{})
+	s := shadow.New(&slots{}, &slots{})
 	require.NoError(t, s.Enforce(0, .7))
-	require.EqualError(t, s.Enforce(1, .4), "spillway: Shadow: fractions of all candidates must not exceed 1, got [0.7 0.4]")
+	require.EqualError(t, s.Enforce(1, .4), "shadow: fractions of all candidates must not exceed 1, got [0.7 0.4]")
 	require.NoError(t, s.Enforce(1, .3))
-	require.EqualError(t, s.Enforce(2, .1), "spillway: Shadow: candidate must be from 0 to 1, got 2")
-	require.EqualError(t, s.Enforce(-1, .1), "spillway: Shadow: candidate must be from 0 to 1, got -1")
-	require.EqualError(t, s.Enforce(0, -.1), "spillway: Shadow: fraction must be from 0 to 1, got -0.1")
-	require.EqualError(t, s.Enforce(0, math.NaN()), "spillway: Shadow: fraction must be from 0 to 1, got NaN")
-	require.EqualError(t, s.SetSLO(-1), "spillway: Shadow: SLO must not be negative, got -1ns")
+	require.EqualError(t, s.Enforce(2, .1), "shadow: candidate must be from 0 to 1, got 2")
+	require.EqualError(t, s.Enforce(-1, .1), "shadow: candidate must be from 0 to 1, got -1")
+	require.EqualError(t, s.Enforce(0, -.1), "shadow: fraction must be from 0 to 1, got -0.1")
+	require.EqualError(t, s.Enforce(0, math.NaN()), "shadow: fraction must be from 0 to 1, got NaN")
+	require.EqualError(t, s.SetSLO(-1), "shadow: SLO must not be negative, got -1ns")
 }
 
 // Whatever the candidates say and however requests end, each candidate gets back what it gave.
@@ -123,7 +124,7 @@ func TestShadowOfManyGivesAllBack(t *testing.T) {
 		candidates[i] = &slots{limit: i * 2}
 		policies[i] = candidates[i]
 	}
-	s := spillway.Shadow(policies...)
+	s := shadow.New(policies...)
 	for i := range policies {
 		require.NoError(t, s.Enforce(i, .1))
 	}
@@ -142,12 +143,12 @@ func TestShadowOfManyGivesAllBack(t *testing.T) {
 		}
 		if len(held) > 0 {
 			i := rng.IntN(len(held))
-			held[i].DoneAt(now, spillway.Outcome(rng.IntN(4)))
+			held[i].DoneAt(now, spillway.Outcome(rng.IntN(4)), 0)
 			held = append(held[:i], held[i+1:]...)
 		}
 	}
 	for _, p := range held {
-		p.DoneAt(now, spillway.Success)
+		p.DoneAt(now, spillway.Success, 0)
 	}
 	require.Zero(t, last.inFlight())
 	for i, c := range s.Stats() {

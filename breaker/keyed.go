@@ -17,13 +17,14 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/isnil"
+	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/stats"
 )
 
 // maxKeys bounds MaxKeys.
 const maxKeys = 1 << 24
 
-// A Member is a policy that a [Registry] can keep: a *[Breaker] or a *[Throttle].
+// A Member is a policy that a [Keyed] can keep: a *[Breaker] or a *[Throttle].
 type Member interface {
 	spillway.Policy
 	// idle reports whether nothing is lost by forgetting the policy: it has nothing in flight, and would decide as a new
@@ -32,11 +33,15 @@ type Member interface {
 	window() time.Duration
 }
 
-// RegistryOptions tune a [Registry]. The zero RegistryOptions are the defaults; nothing has to be set.
-type RegistryOptions struct {
-	// New builds the policy of a key, once per key and without any lock held. It must not ask the Registry about the same
-	// key. Requests of a key whose New fails go to the shared policy, which is built by New("") in [NewRegistry].
-	// If New is nil, each key gets a [Breaker] with the default options.
+// KeyedOptions tune a [Keyed]. The zero KeyedOptions are the defaults; nothing has to be set.
+type KeyedOptions struct {
+	// Name is what Stats call the Keyed: printable ASCII, at most 64 bytes. If Name is empty, it is "breakers". Rejections carry
+	// the name that New gives to a policy; do not build it from the key, because names become metric labels. It cannot change
+	// later.
+	Name string
+	// New builds the policy of a key, once per key and without any lock held. It must not ask the Keyed about the same
+	// key. Requests of a key whose New fails go to the shared policy, which is built by New("") in [NewKeyed].
+	// If New is nil, each key gets a [Breaker] with the default options and the Name of the Keyed.
 	New func(key string) (Member, error)
 	// MaxKeys is how many keys have a policy of their own at once, at most 2^24. If MaxKeys is 0, it is 1024.
 	MaxKeys int
@@ -46,18 +51,18 @@ type RegistryOptions struct {
 	MaxOpen float64
 }
 
-// A Registry is a [spillway.Policy] that keeps a policy for each [spillway.Request.Key].
+// A Keyed is a [spillway.Policy] that keeps a policy for each [spillway.Request.Key].
 //
-// It holds at most [RegistryOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
+// It holds at most [KeyedOptions.MaxKeys]. When it is full, it forgets keys that are idle: closed, without a failure
 // in the window, with nothing in flight and not asked about for a window; or open, but not asked about for ten times
 // MaxOpen after the open time ended. If there is none, new keys share one policy, which also serves requests without a
-// key. So a client that invents keys can neither make the Registry grow nor make it forget a failing key.
+// key. So a client that invents keys can neither make the Keyed grow nor make it forget a failing key.
 //
-// It is made by [NewRegistry]; the zero Registry denies everything. It is safe for concurrent use, owns no goroutine and needs no
+// It is made by [NewKeyed]; the zero Keyed denies everything. It is safe for concurrent use, owns no goroutine and needs no
 // Close. Finding a key takes no lock.
-type Registry struct {
+type Keyed struct {
 	base    base
-	opts    atomic.Pointer[RegistryOptions]
+	opts    atomic.Pointer[KeyedOptions]
 	shared  Member
 	seeds   [2]maphash.Seed
 	shards  []shard
@@ -67,7 +72,7 @@ type Registry struct {
 	nextGen atomic.Uint32 // the first generation of new members
 
 	overflowed stats.Counter
-	forgotten  atomic.Int64
+	evicted    atomic.Int64
 	failed     atomic.Int64
 
 	mu sync.Mutex // taken to add and forget keys
@@ -87,12 +92,12 @@ type entry struct {
 	dead   atomic.Bool
 }
 
-// NewRegistry returns an empty Registry with the given options; nil means the defaults. It returns an error that names the
+// NewKeyed returns an empty Keyed with the given options; nil means the defaults. It returns an error that names the
 // field that cannot be right, or that of New.
-func NewRegistry(o *RegistryOptions) (*Registry, error) {
-	r := &Registry{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func NewKeyed(o *KeyedOptions) (*Keyed, error) {
+	r := &Keyed{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if o == nil {
-		o = &RegistryOptions{}
+		o = &KeyedOptions{}
 	}
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -101,10 +106,10 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	r.opts.Store(&opts)
 	shared, err := opts.New("")
 	if err != nil {
-		return nil, fmt.Errorf("breaker: Registry: New: %w", err)
+		return nil, fmt.Errorf("breaker: Keyed: New: %w", err)
 	}
 	if isnil.Is(shared) {
-		return nil, errors.New("breaker: Registry: New: returned nil")
+		return nil, errors.New("breaker: Keyed: New: returned nil")
 	}
 	r.shared = shared
 	r.shards = make([]shard, 1<<min(bits.Len(uint(opts.MaxKeys/32)), 16))
@@ -116,42 +121,51 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 }
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.
-func (o RegistryOptions) withDefaults() (RegistryOptions, error) {
+func (o KeyedOptions) withDefaults() (KeyedOptions, error) {
+	var err error
+	if o.Name, err = name.Or("breaker: Keyed", o.Name, "breakers"); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
 	if o.New == nil {
-		o.New = func(string) (Member, error) { return New(nil) }
+		members := Options{Name: o.Name}
+		o.New = func(string) (Member, error) { return New(&members) }
 	}
 	o.MaxKeys = cmp.Or(o.MaxKeys, 1024)
 	switch {
 	case o.MaxKeys < 1 || o.MaxKeys > maxKeys:
-		return o, fmt.Errorf("breaker: Registry: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)
+		return o, fmt.Errorf("breaker: Keyed: MaxKeys must be in 1..%d, got %d", maxKeys, o.MaxKeys)
 	case !isShare(o.MaxOpen) && o.MaxOpen != 0:
-		return o, fmt.Errorf("breaker: Registry: MaxOpen must be in (0, 1] or 0, got %v", o.MaxOpen)
+		return o, fmt.Errorf("breaker: Keyed: MaxOpen must be in (0, 1] or 0, got %v", o.MaxOpen)
 	}
 	return o, nil
 }
 
-// Options returns the options in force, with every default filled in. Change them and pass them to [Registry.Tune]. The
-// zero Registry has none.
-func (r *Registry) Options() RegistryOptions {
+// Options returns the options in force, with every default filled in. Change them and pass them to [Keyed.Tune]. The
+// zero Keyed has none.
+func (r *Keyed) Options() KeyedOptions {
 	if o := r.opts.Load(); o != nil {
 		return *o
 	}
-	return RegistryOptions{}
+	return KeyedOptions{}
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [NewRegistry]. Policies that exist
+// Tune replaces all options while requests go on: a zero field means its default, as in [NewKeyed]. Policies that exist
 // stay as they are, the shared one included: New is for keys that come later, and keys beyond a lower MaxKeys stay until
 // they are idle. Tune returns an error that names the invalid field, and then changes nothing.
-func (r *Registry) Tune(o RegistryOptions) error {
+func (r *Keyed) Tune(o KeyedOptions) error {
 	if r.shared == nil {
 		return errUnmade
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	if o.Name, err = name.Keep("breaker: Keyed", r.opts.Load().Name, o.Name); err != nil {
+		return err //nolint:wrapcheck // it names the field
 	}
 	opts, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.opts.Store(&opts)
 	return nil
 }
@@ -160,7 +174,7 @@ func (r *Registry) Tune(o RegistryOptions) error {
 const sharedBit spillway.Ticket = 1 << 63
 
 // Admit asks the policy of req.Key.
-func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
+func (r *Keyed) Admit(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
 	if req.Key == "" || r.shared == nil {
 		return r.admitShared(ctx, req)
 	}
@@ -187,7 +201,7 @@ func (r *Registry) Admit(ctx context.Context, req spillway.Request) (spillway.Ti
 	return t, err
 }
 
-func (r *Registry) admitShared(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
+func (r *Keyed) admitShared(ctx context.Context, req spillway.Request) (spillway.Ticket, error) {
 	if r.shared == nil {
 		return 0, errZero
 	}
@@ -195,8 +209,8 @@ func (r *Registry) admitShared(ctx context.Context, req spillway.Request) (spill
 	return t | sharedBit, err
 }
 
-// Done tells the policy that admitted req.
-func (r *Registry) Done(req spillway.Request, t spillway.Ticket, res spillway.Result) {
+// Done ends req at the policy that admitted it.
+func (r *Keyed) Done(req spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if r.shared == nil {
 		return
 	}
@@ -210,7 +224,7 @@ func (r *Registry) Done(req spillway.Request, t spillway.Ticket, res spillway.Re
 }
 
 // find returns the entry of a key, built, or nil.
-func (r *Registry) find(key string) *entry {
+func (r *Keyed) find(key string) *entry {
 	members := *r.shard(key).members.Load()
 	var e *entry
 	if len(key) <= maxKeyLen {
@@ -225,7 +239,7 @@ func (r *Registry) find(key string) *entry {
 	return e
 }
 
-func (r *Registry) shard(key string) *shard {
+func (r *Keyed) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seeds[0], key)&uint64(len(r.shards)-1)]
 }
 
@@ -239,7 +253,7 @@ const (
 type longName [nameLen + 1 + 32]byte
 
 // longName returns the name of a long key, in buf. Two keys of the same name cannot be found without the seeds.
-func (r *Registry) longName(key string, buf *longName) []byte {
+func (r *Keyed) longName(key string, buf *longName) []byte {
 	name := buf[:0]
 	name = append(name, key[:nameLen]...)
 	name = append(name, '#')
@@ -251,7 +265,7 @@ func (r *Registry) longName(key string, buf *longName) []byte {
 }
 
 // name returns what is held of a key: a copy, which keeps nothing else of what it was a part of.
-func (r *Registry) name(key string) string {
+func (r *Keyed) name(key string) string {
 	if len(key) <= maxKeyLen {
 		return strings.Clone(key)
 	}
@@ -259,7 +273,7 @@ func (r *Registry) name(key string) string {
 	return string(r.longName(key, &name))
 }
 
-func (r *Registry) build(e *entry, key string) {
+func (r *Keyed) build(e *entry, key string) {
 	defer func() { // also if New panics
 		if e.member == nil {
 			r.failed.Add(1)
@@ -276,10 +290,14 @@ func (r *Registry) build(e *entry, key string) {
 	e.member = m
 }
 
-// Lookup returns the policy of a key, if it has one of its own. It builds none.
-func (r *Registry) Lookup(key string) (Member, bool) {
+// Lookup returns the policy of a key, if it has one of its own; for the empty key, the policy of requests without a key and of
+// keys that have none of their own. It builds none.
+func (r *Keyed) Lookup(key string) (Member, bool) {
 	if r.shared == nil {
 		return nil, false
+	}
+	if key == "" {
+		return r.shared, true
 	}
 	e := r.find(key)
 	if e == nil || e.member == nil {
@@ -288,12 +306,9 @@ func (r *Registry) Lookup(key string) (Member, bool) {
 	return e.member, true
 }
 
-// Shared returns the policy of requests without a key and of keys that have none of their own; nil in the zero Registry.
-func (r *Registry) Shared() Member { return r.shared }
-
 // All returns the keys and their policies, in no particular order. Keys that come or go meanwhile may be missing. A key of more
 // than 128 bytes appears as its first 64, a "#" and a hash.
-func (r *Registry) All() iter.Seq2[string, Member] {
+func (r *Keyed) All() iter.Seq2[string, Member] {
 	return func(yield func(string, Member) bool) {
 		for i := range r.shards {
 			for name, e := range *r.shards[i].members.Load() {
@@ -305,21 +320,23 @@ func (r *Registry) All() iter.Seq2[string, Member] {
 	}
 }
 
-// RegistryStats is a snapshot of a [Registry].
-type RegistryStats struct {
-	Keys int64 // that have a policy of their own
-	Open int64 // of these, breakers that outcomes have opened and not closed yet
+// KeyedStats is a snapshot of a [Keyed].
+type KeyedStats struct {
+	Name string // KeyedOptions.Name
+	Keys int64  // that have a policy of their own
+	Open int64  // of these, breakers that outcomes have opened and not closed yet
 
-	// Since the Registry was made:
+	// Since the Keyed was made:
 	Overflowed int64 // requests with a key that the shared policy decided on
-	Forgotten  int64 // idle keys forgotten
+	Evicted    int64 // idle keys forgotten
 	Failed     int64 // calls of New that gave no policy, or panicked
 }
 
 // Stats returns a snapshot of the figures. It may be called at any time.
-func (r *Registry) Stats() RegistryStats {
-	return RegistryStats{
+func (r *Keyed) Stats() KeyedStats {
+	return KeyedStats{
+		Name: r.Options().Name,
 		Keys: r.keys.Load(), Open: r.open.Load(),
-		Overflowed: r.overflowed.Value(), Forgotten: r.forgotten.Load(), Failed: r.failed.Load(),
+		Overflowed: r.overflowed.Value(), Evicted: r.evicted.Load(), Failed: r.failed.Load(),
 	}
 }

@@ -22,18 +22,18 @@ func (g *rig) callKey(key string, o spillway.Outcome) bool {
 	return err == nil
 }
 
-func newRegistryRig(t testing.TB, o *breaker.RegistryOptions) (*rig, *breaker.Registry) {
-	r := newRegistry(t, o)
+func newKeyedRig(t testing.TB, o *breaker.KeyedOptions) (*rig, *breaker.Keyed) {
+	r := newKeyed(t, o)
 	return newRig(t, r), r
 }
 
 // stateOf returns the state of a key's breaker, or "none".
 func (g *rig) stateOf(key string) string {
-	m, ok := g.p.(*breaker.Registry).Lookup(key)
+	m, ok := g.p.(*breaker.Keyed).Lookup(key)
 	if !ok {
 		return "none"
 	}
-	return m.(*breaker.Breaker).StateAt(g.now).String()
+	return m.(*breaker.Breaker).StatsAt(g.now).State.String()
 }
 
 func quick(o breaker.Options) func(string) (breaker.Member, error) {
@@ -41,17 +41,17 @@ func quick(o breaker.Options) func(string) (breaker.Member, error) {
 }
 
 func TestKeysAreApart(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{New: quick(breaker.Options{Consecutive: 3})})
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{New: quick(breaker.Options{Consecutive: 3})})
 	for range 3 {
 		require.True(t, g.callKey("a", spillway.Failure))
 		require.True(t, g.callKey("b", spillway.Success))
 	}
 	require.False(t, g.callKey("a", spillway.Success))
 	require.True(t, g.callKey("b", spillway.Success))
-	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1}, r.Stats())
+	require.Equal(t, breaker.KeyedStats{Name: "breakers", Keys: 2, Open: 1}, r.Stats())
 	seen := map[string]breaker.State{}
 	for key, m := range r.All() {
-		seen[key] = m.(*breaker.Breaker).StateAt(g.now)
+		seen[key] = m.(*breaker.Breaker).StatsAt(g.now).State
 	}
 	require.Equal(t, map[string]breaker.State{"a": breaker.Open, "b": breaker.Closed}, seen)
 	for range r.All() {
@@ -59,9 +59,9 @@ func TestKeysAreApart(t *testing.T) {
 	}
 }
 
-// TestOnlyIdleKeysAreForgotten: room for two; one is open, the other has failed once.
-func TestOnlyIdleKeysAreForgotten(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 3, OpenFor: time.Minute})})
+// TestOnlyIdleKeysAreEvicted: room for two; one is open, the other has failed once.
+func TestOnlyIdleKeysAreEvicted(t *testing.T) {
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 3, OpenFor: time.Minute})})
 	for range 3 {
 		g.callKey("open", spillway.Failure)
 	}
@@ -72,12 +72,12 @@ func TestOnlyIdleKeysAreForgotten(t *testing.T) {
 	g.now = g.now.Add(10 * time.Second)
 	require.True(t, g.callKey("new", spillway.Success))
 	require.Equal(t, "open none closed", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
-	require.Equal(t, breaker.RegistryStats{Keys: 2, Open: 1, Overflowed: 1, Forgotten: 1}, r.Stats())
+	require.Equal(t, breaker.KeyedStats{Name: "breakers", Keys: 2, Open: 1, Overflowed: 1, Evicted: 1}, r.Stats())
 }
 
 // TestInventedKeysChangeNothing: an attacker sends a million keys that fail, while a key is about to trip.
 func TestInventedKeysChangeNothing(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 100})
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 100})
 	for range 9 {
 		g.callKey("victim", spillway.Failure)
 	}
@@ -94,9 +94,9 @@ func TestInventedKeysChangeNothing(t *testing.T) {
 	require.Greater(t, r.Stats().Overflowed, int64(90_000))
 }
 
-// TestDeadKeysAreForgottenInTheEnd: keys that failed for good and that nobody asks about do not fill the Registry for ever.
-func TestDeadKeysAreForgottenInTheEnd(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 1, MaxOpen: time.Minute})})
+// TestDeadKeysAreEvictedInTheEnd: keys that failed for good and that nobody asks about do not fill the Keyed for ever.
+func TestDeadKeysAreEvictedInTheEnd(t *testing.T) {
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 2, New: quick(breaker.Options{Consecutive: 1, MaxOpen: time.Minute})})
 	g.callKey("a", spillway.Failure)
 	g.callKey("b", spillway.Failure)
 	g.now = g.now.Add(9 * time.Minute)
@@ -110,7 +110,7 @@ func TestDeadKeysAreForgottenInTheEnd(t *testing.T) {
 
 // TestCallsUnderWayKeepTheirKey: a call that takes an hour ends where it began.
 func TestCallsUnderWayKeepTheirKey(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 1})
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 1})
 	c, err := g.admitKey("a")
 	require.NoError(t, err)
 	over, err := g.admitKey("b")
@@ -120,17 +120,17 @@ func TestCallsUnderWayKeepTheirKey(t *testing.T) {
 	require.Equal(t, "closed none", g.stateOf("a")+" "+g.stateOf("b"))
 	g.done(c, spillway.Failure)
 	a, _ := r.Lookup("a")
-	require.EqualValues(t, 1, a.(*breaker.Breaker).StatsAt(g.now).Counts.Failures)
+	require.EqualValues(t, 1, a.(*breaker.Breaker).StatsAt(g.now).Failures)
 	g.now = g.now.Add(time.Hour)
 	g.callKey("b", spillway.Success)
 	require.Equal(t, "none closed", g.stateOf("a")+" "+g.stateOf("b"))
 	g.done(over, spillway.Failure) // it was let through by the shared policy, though b now has its own
-	require.EqualValues(t, 0, r.Shared().(*breaker.Breaker).StatsAt(g.now).InFlight)
-	require.EqualValues(t, 1, r.Shared().(*breaker.Breaker).StatsAt(g.now).Counts.Failures)
+	require.EqualValues(t, 0, shared(r).StatsAt(g.now).InFlight)
+	require.EqualValues(t, 1, shared(r).StatsAt(g.now).Failures)
 }
 
 func TestAtMostAShareOfKeysIsOpen(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{
 		MaxOpen: 0.1, New: quick(breaker.Options{Consecutive: 2, Jitter: off, Probes: 1}),
 	})
 	for range 2 {
@@ -162,13 +162,13 @@ func TestAtMostAShareOfKeysIsOpen(t *testing.T) {
 	g.callKey("29", spillway.Failure)
 	require.Equal(t, "open", g.stateOf("29"), "there is a place again")
 	for _, m := range r.All() {
-		m.(*breaker.Breaker).ResetAt(g.now)
+		_ = m.(*breaker.Breaker).SetState(g.now, breaker.Closed, 0)
 	}
 	require.EqualValues(t, 0, r.Stats().Open)
 }
 
 func TestOneKeyMayAlwaysBeOpen(t *testing.T) {
-	g, _ := newRegistryRig(t, &breaker.RegistryOptions{MaxOpen: 0.1, New: quick(breaker.Options{Consecutive: 1})})
+	g, _ := newKeyedRig(t, &breaker.KeyedOptions{MaxOpen: 0.1, New: quick(breaker.Options{Consecutive: 1})})
 	g.callKey("a", spillway.Failure)
 	require.Equal(t, "open", g.stateOf("a"))
 }
@@ -177,7 +177,7 @@ func TestNewIsCalledOncePerKey(t *testing.T) {
 	var built atomic.Int64
 	var here sync.WaitGroup
 	here.Add(50)
-	_, r := newRegistryRig(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+	_, r := newKeyedRig(t, &breaker.KeyedOptions{New: func(key string) (breaker.Member, error) {
 		built.Add(1)
 		if key != "" {
 			here.Wait() // all others have come too
@@ -195,12 +195,12 @@ func TestNewIsCalledOncePerKey(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 2, built.Load(), "one shared, one of its own")
 	a, _ := r.Lookup("a")
-	require.EqualValues(t, 50, a.(*breaker.Breaker).StatsAt(t0).Counts.Successes)
+	require.EqualValues(t, 50, a.(*breaker.Breaker).StatsAt(t0).Successes)
 }
 
-func TestNewMayAskTheRegistry(t *testing.T) {
-	var r *breaker.Registry
-	r = newRegistry(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+func TestNewMayAskTheKeyed(t *testing.T) {
+	var r *breaker.Keyed
+	r = newKeyed(t, &breaker.KeyedOptions{New: func(key string) (breaker.Member, error) {
 		if key == "a" {
 			newRig(t, r).callKey("b", spillway.Success)
 		}
@@ -212,7 +212,7 @@ func TestNewMayAskTheRegistry(t *testing.T) {
 
 func TestNewMayFail(t *testing.T) {
 	fail := errors.New("no such host")
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{New: func(key string) (breaker.Member, error) {
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{New: func(key string) (breaker.Member, error) {
 		switch key {
 		case "bad":
 			return nil, fail
@@ -225,20 +225,20 @@ func TestNewMayFail(t *testing.T) {
 	require.PanicsWithValue(t, fail, func() { g.callKey("worse", spillway.Success) })
 	require.True(t, g.callKey("worse", spillway.Success))
 	require.True(t, g.callKey("good", spillway.Success))
-	require.Equal(t, breaker.RegistryStats{Keys: 3, Overflowed: 2, Failed: 2}, r.Stats())
-	_, err := breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, fail }})
+	require.Equal(t, breaker.KeyedStats{Name: "breakers", Keys: 3, Overflowed: 2, Failed: 2}, r.Stats())
+	_, err := breaker.NewKeyed(&breaker.KeyedOptions{New: func(string) (breaker.Member, error) { return nil, fail }})
 	require.ErrorIs(t, err, fail)
-	_, err = breaker.NewRegistry(&breaker.RegistryOptions{New: func(string) (breaker.Member, error) { return nil, nil }})
+	_, err = breaker.NewKeyed(&breaker.KeyedOptions{New: func(string) (breaker.Member, error) { return nil, nil }})
 	require.ErrorContains(t, err, "returned nil")
-	_, err = breaker.NewRegistry(&breaker.RegistryOptions{MaxKeys: -1})
+	_, err = breaker.NewKeyed(&breaker.KeyedOptions{MaxKeys: -1})
 	require.ErrorContains(t, err, "MaxKeys must be in 1..16777216, got -1")
-	_, err = breaker.NewRegistry(&breaker.RegistryOptions{MaxOpen: 1.5})
+	_, err = breaker.NewKeyed(&breaker.KeyedOptions{MaxOpen: 1.5})
 	require.ErrorContains(t, err, "MaxOpen must be in (0, 1] or 0, got 1.5")
 }
 
-// TestIdleThrottlesAreForgotten shows the same for the other kind.
-func TestIdleThrottlesAreForgotten(t *testing.T) {
-	g, r := newRegistryRig(t, &breaker.RegistryOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
+// TestIdleThrottlesAreEvicted shows the same for the other kind.
+func TestIdleThrottlesAreEvicted(t *testing.T) {
+	g, r := newKeyedRig(t, &breaker.KeyedOptions{MaxKeys: 1, New: func(string) (breaker.Member, error) {
 		return breaker.NewThrottle(nil)
 	}})
 	g.callKey("a", spillway.Failure)

@@ -1,4 +1,4 @@
-package spillway_test
+package shadow_test
 
 import (
 	"context"
@@ -12,39 +12,40 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
+	"github.com/spillway-go/spillway/shadow"
 )
 
 func TestShadowAdmitsWhatItsPolicyRefuses(t *testing.T) {
-	ps, _, j := probes(1)
-	shadow := spillway.Shadow(ps[0])
-	gate := spillway.New(shadow)
+	p := &probe{}
+	dry := shadow.New(p)
+	gate := spillway.New(dry)
 
 	seen, err := gate.Enter(context.Background(), spillway.Request{Key: "seen"})
 	require.NoError(t, err)
-	ps[0].refuse = errFull
+	p.refuse = errFull
 	unseen, err := gate.Enter(context.Background(), spillway.Request{Key: "unseen"})
 	require.NoError(t, err)
-	ps[0].refuse = context.Canceled
+	p.refuse = context.Canceled
 	gone, err := gate.Enter(context.Background(), spillway.Request{Key: "gone"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"0 admits seen", "0 refuses unseen", "0 refuses gone"}, j.take())
+	require.Equal(t, []string{"admits seen", "refuses unseen", "refuses gone"}, p.take())
 
 	unseen.Done(spillway.Failure)
 	gone.Done(spillway.Failure)
-	require.Empty(t, j.take(), "who was refused is not ended")
-	seen.DoneAt(seen.Arrived(), spillway.Dropped)
-	require.Equal(t, []string{"0 ends seen as 1: dropped after 0s"}, j.take())
+	require.Empty(t, p.take(), "who was refused is not ended")
+	seen.DoneAt(seen.Arrived(), spillway.Dropped, 0)
+	require.Equal(t, []string{"ends seen as 1: dropped after 0s"}, p.take())
 
-	require.Equal(t, []spillway.ShadowStats{{
+	require.Equal(t, []shadow.Stats{{
 		Admitted: 1, WouldRefuse: 1, Cancelled: 1, LetThrough: 2, RegretAdmitted: 1,
 		ByReason: []spillway.Refusal{{Policy: "slots", Reason: "full", Count: 1}},
-	}}, shadow.Stats())
+	}}, dry.Stats())
 	require.Equal(t, spillway.GateStats{Admitted: 3, Failed: 2, Dropped: 1}, gate.Stats())
 }
 
 func TestShadowGivesBack(t *testing.T) {
 	inner := &slots{limit: 1}
-	gate := spillway.New(spillway.Shadow(inner), &slots{})
+	gate := spillway.New(shadow.New(inner), &slots{})
 	for range 3 {
 		_, err := gate.Enter(context.Background(), spillway.Request{})
 		require.Error(t, err)
@@ -54,8 +55,8 @@ func TestShadowGivesBack(t *testing.T) {
 
 func TestShadowOfAShadow(t *testing.T) {
 	inner := &slots{limit: 1}
-	first := spillway.Shadow(inner)
-	second := spillway.Shadow(first)
+	first := shadow.New(inner)
+	second := shadow.New(first)
 	gate := spillway.New(second)
 	var permits []*spillway.Permit
 	for range 3 {
@@ -69,28 +70,30 @@ func TestShadowOfAShadow(t *testing.T) {
 	require.Zero(t, inner.inFlight())
 	require.EqualValues(t, 2, first.Stats()[0].WouldRefuse)
 	require.EqualValues(t, 2, first.Stats()[0].RegretRefused)
-	require.Equal(t, []spillway.ShadowStats{{Admitted: 3}}, second.Stats())
+	require.Equal(t, []shadow.Stats{{Admitted: 3}}, second.Stats())
 }
 
 func TestShadowPanicsOnMisuse(t *testing.T) {
 	p := &slots{}
-	require.PanicsWithValue(t, "spillway: Shadow: candidate 1 is nil", func() { spillway.Shadow(p, nil) })
-	require.PanicsWithValue(t, "spillway: Shadow: from 1 to 8 candidates, got 0", func() { spillway.Shadow() })
-	require.PanicsWithValue(t, "spillway: Shadow: from 1 to 8 candidates, got 9",
-		func() { spillway.Shadow(p, p, p, p, p, p, p, p, p) })
+	var none *slots
+	require.PanicsWithValue(t, "shadow: New: candidate 0 is nil", func() { shadow.New(none) })
+	require.PanicsWithValue(t, "shadow: New: candidate 1 is nil", func() { shadow.New(p, nil) })
+	require.PanicsWithValue(t, "shadow: New: from 1 to 8 candidates, got 0", func() { shadow.New() })
+	require.PanicsWithValue(t, "shadow: New: from 1 to 8 candidates, got 9",
+		func() { shadow.New(p, p, p, p, p, p, p, p, p) })
 }
 
 func TestShadowBoundsReasons(t *testing.T) {
 	i := 0
-	shadow := spillway.Shadow(refuser(func() error {
+	dry := shadow.New(refuser(func() error {
 		i++
 		return &spillway.Rejection{Policy: "p", Reason: fmt.Sprint(i)}
 	}))
 	for range 100 {
-		_, err := shadow.Admit(context.Background(), spillway.Request{Arrived: base})
+		_, err := dry.Admit(context.Background(), spillway.Request{Arrived: base})
 		require.NoError(t, err)
 	}
-	s := shadow.Stats()[0]
+	s := dry.Stats()[0]
 	require.EqualValues(t, 100, s.WouldRefuse)
 	require.Len(t, s.ByReason, 65)
 	require.Equal(t, spillway.Refusal{Policy: "other", Reason: "other", Count: 36}, s.ByReason[64])
@@ -98,8 +101,8 @@ func TestShadowBoundsReasons(t *testing.T) {
 
 func TestShadowUnderConcurrency(t *testing.T) {
 	inner := &slots{limit: 2}
-	shadow := spillway.Shadow(inner)
-	gate := spillway.New(shadow)
+	dry := shadow.New(inner)
+	gate := spillway.New(dry)
 	var all sync.WaitGroup
 	for seed := range uint64(4) {
 		all.Go(func() {
@@ -125,21 +128,21 @@ func TestShadowUnderConcurrency(t *testing.T) {
 	}
 	all.Wait()
 	require.Zero(t, inner.inFlight())
-	s := shadow.Stats()[0]
+	s := dry.Stats()[0]
 	require.Equal(t, gate.Stats().Admitted, s.Admitted+s.WouldRefuse)
 	require.Positive(t, s.WouldRefuse)
 }
 
 func TestShadowKeepsTheContract(t *testing.T) {
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}) }, nil)
-	policytest.Run(t, func() spillway.Policy { return spillway.Shadow(&slots{limit: 1 << 30}, &slots{limit: 3}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return shadow.New(&slots{limit: 1 << 30}) }, nil)
+	policytest.Run(t, func() spillway.Policy { return shadow.New(&slots{limit: 1 << 30}, &slots{limit: 3}) }, nil)
 	policytest.Run(t, func() spillway.Policy { return enforcing(t, &slots{limit: 2}, &slots{limit: 5}) }, nil)
 }
 
 // enforcing returns a shadow that lets its last candidate refuse all.
-func enforcing(t *testing.T, candidates ...spillway.Policy) *spillway.ShadowPolicy {
+func enforcing(t *testing.T, candidates ...spillway.Policy) *shadow.Shadow {
 	t.Helper()
-	s := spillway.Shadow(candidates...)
+	s := shadow.New(candidates...)
 	require.NoError(t, s.Enforce(len(candidates)-1, 1))
 	return s
 }
@@ -149,7 +152,7 @@ func TestShadowAllocatesNothing(t *testing.T) {
 		t.Skip("allocations are not counted under the race detector: it adds its own")
 	}
 	for _, limit := range []int{0, 1} {
-		gate := spillway.New(spillway.Shadow(&slots{limit: limit}), spillway.Shadow(&slots{limit: limit}, &slots{limit: 1}),
+		gate := spillway.New(shadow.New(&slots{limit: limit}), shadow.New(&slots{limit: limit}, &slots{limit: 1}),
 			enforcing(t, &slots{limit: 1}, &slots{limit: limit}))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			p, _ := gate.Enter(context.Background(), spillway.Request{})

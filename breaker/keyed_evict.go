@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lookEvery is how long a Registry that is full of busy keys waits before it looks for idle ones again. So a flood of new
+// lookEvery is how long a Keyed that is full of busy keys waits before it looks for idle ones again. So a flood of new
 // keys costs a look-up each and not a search.
 const lookEvery = instant(time.Second)
 
-func (r *Registry) maxKeys() int64 { return int64(r.opts.Load().MaxKeys) }
+func (r *Keyed) maxKeys() int64 { return int64(r.opts.Load().MaxKeys) }
 
 // add makes room for a key and returns its entry, or nil if there is none.
-func (r *Registry) add(key string, now instant) *entry {
+func (r *Keyed) add(key string, now instant) *entry {
 	if r.keys.Load() >= r.maxKeys() && now < instant(r.retryAt.Load()) {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (r *Registry) add(key string, now instant) *entry {
 	return r.find(key)
 }
 
-func (r *Registry) insert(key string, now instant) bool {
+func (r *Keyed) insert(key string, now instant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.shard(key)
@@ -47,7 +47,7 @@ func (r *Registry) insert(key string, now instant) bool {
 }
 
 // evict forgets all idle keys and returns how many there were. r.mu is held.
-func (r *Registry) evict(now instant) (n int64) {
+func (r *Keyed) evict(now instant) (n int64) {
 	for i := range r.shards {
 		old := *r.shards[i].members.Load()
 		var kept map[string]*entry
@@ -66,12 +66,12 @@ func (r *Registry) evict(now instant) (n int64) {
 		}
 	}
 	r.keys.Add(-n)
-	r.forgotten.Add(n)
+	r.evicted.Add(n)
 	return n
 }
 
 // kill marks an entry dead if it is idle.
-func (r *Registry) kill(e *entry, now instant) bool {
+func (r *Keyed) kill(e *entry, now instant) bool {
 	if !e.built.Load() {
 		return false
 	}
@@ -94,7 +94,7 @@ func (r *Registry) kill(e *entry, now instant) bool {
 }
 
 // mayOpen takes one of the places for open breakers, if there is one left.
-func (r *Registry) mayOpen() bool {
+func (r *Keyed) mayOpen() bool {
 	most := r.opts.Load().MaxOpen
 	for {
 		n := r.open.Load()
@@ -109,9 +109,9 @@ func (r *Registry) mayOpen() bool {
 }
 
 // closed gives a place back.
-func (r *Registry) closed() { r.open.Add(-1) }
+func (r *Keyed) closed() { r.open.Add(-1) }
 
-// abandonedAfter is how many times MaxOpen a Breaker may wait for someone to probe before a Registry may forget it.
+// abandonedAfter is how many times MaxOpen a Breaker may wait for a probe before a Keyed may forget it.
 const abandonedAfter = 10
 
 func (b *Breaker) idle(now time.Time) bool {
@@ -126,14 +126,14 @@ func (b *Breaker) idle(now time.Time) bool {
 	if p := b.phase.Load(); p.calls != nil && p.calls.failures.Load()+p.calls.slow.Load() > 0 || at < p.rampEnd {
 		return false
 	}
-	return c.Failures == 0 && c.Slow == 0 && m.openingsAt(o, at) == 0 && b.ring.allInFlight() == 0
+	return c.failures == 0 && c.slow == 0 && m.openingsAt(o, at) == 0 && b.ring.allInFlight() == 0
 }
 
 func (b *Breaker) window() time.Duration { return b.opts.Load().Window }
 
-// join makes a Breaker that nobody has asked yet one of a Registry, beginning with a generation that no Breaker had that was
-// forgotten: calls that outlived theirs must not end here.
-func (b *Breaker) join(r *Registry) {
+// join makes an unused Breaker a member of a Keyed. It begins with a generation that no forgotten Breaker had, because calls that
+// outlived theirs must not end here.
+func (b *Breaker) join(r *Keyed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.veto = r
