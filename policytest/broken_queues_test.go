@@ -41,7 +41,7 @@ func brokenQueues() []brokenPolicy {
 			name: "waits although the caller had gone before",
 			newPolicy: queued(func(q *queue, ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 				if ctx.Err() != nil {
-					time.Sleep(time.Second)
+					time.Sleep(time.Second) // the fault to be found, in virtual time
 				}
 				return q.Admit(ctx, r)
 			}),
@@ -52,7 +52,7 @@ func brokenQueues() []brokenPolicy {
 			newPolicy: queued(func(q *queue, ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 				t, err := q.Admit(ctx, r)
 				if ctx.Err() == context.DeadlineExceeded {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the fault to be found, in virtual time
 				}
 				return t, err
 			}),
@@ -74,7 +74,7 @@ func brokenQueues() []brokenPolicy {
 			newPolicy: queued(func(q *queue, ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 				t, err := q.Admit(ctx, r)
 				if err != nil && ctx.Err() != nil {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the fault to be found, in virtual time
 				}
 				return t, err
 			}),

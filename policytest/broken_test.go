@@ -118,7 +118,7 @@ var brokenBasics = []brokenPolicy{
 	{
 		name: "sleeps to slow down who is refused",
 		newPolicy: refusing(func(spillway.Request) error {
-			time.Sleep(time.Microsecond)
+			time.Sleep(time.Microsecond) // the fault to be found, in virtual time
 			return refusal
 		}),
 		fails: []string{"no-blocking"}, says: "Admit or Done blocks",

@@ -38,6 +38,7 @@ func TestSchedChild(t *testing.T) {
 	require.NoError(t, err)
 	watch := func(samples uint64) (least, most stats.SchedSample) {
 		s.Sample(time.Now())
+		// Each sample covers real time. Sleeping leaves the processor to the load that is measured.
 		for from := s.Sample(time.Now()).Samples; ; time.Sleep(time.Millisecond) {
 			got := s.Sample(time.Now())
 			if got.Samples > from+1 && got.Count > 0 { // the first may be half of what was before

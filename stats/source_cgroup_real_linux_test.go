@@ -125,7 +125,7 @@ func TestCgroupChild(t *testing.T) {
 			require.NoError(t, out.Encode(s))
 		}
 		if used := cpuTime(t) - before; duty < 1 && used.Seconds() > duty*childQuota*elapsed.Seconds() {
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // the load that is measured: idle for a part of each quota period
 		}
 	}
 }

@@ -107,4 +107,29 @@ func TestAllowanceOptions(t *testing.T) {
 		_, err := NewAllowance(o)
 		require.ErrorContains(t, err, "exact: Allowance: "+want)
 	}
+	for _, nodes := range []int{1, maxNodes} {
+		_, err := NewAllowance(&AllowanceOptions{Limit: window, Nodes: nodes})
+		require.NoError(t, err)
+	}
+	_, err = NewAllowance(&AllowanceOptions{Limit: window, Nodes: maxNodes + 1})
+	require.EqualError(t, err, "exact: Allowance: Nodes must be in 1..65536, got 65537")
+}
+
+// The tokens that a process has fetched are left for its clients, until they are no longer valid.
+func TestAllowanceQuotaCountsFetchedTokens(t *testing.T) {
+	s := redistest.Start(t)
+	a := newAllowance(t, redistest.NewClient(t, s.Addr()), limiter.FixedWindow{Limit: 1000, Period: time.Hour},
+		AllowanceOptions{Nodes: 1, Chunk: 100, TTL: time.Minute})
+	r := spillway.Request{Key: "k", Arrived: time.Now()}
+	for range 150 {
+		_, err := a.Admit(t.Context(), r)
+		require.NoError(t, err)
+	}
+	now := time.Now()
+	held := a.batch("k").left.Load()
+	require.Positive(t, held)
+	there := a.limit.Quota(now, r).Remaining
+	require.Equal(t, there+held, a.Quota(now, r).Remaining)
+	later := now.Add(2 * time.Minute)
+	require.Equal(t, a.limit.Quota(later, r).Remaining, a.Quota(later, r).Remaining)
 }

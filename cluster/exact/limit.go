@@ -103,7 +103,7 @@ type Options struct {
 	// Timeout is the longest time of a call of Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
 	// Breaker tunes the breaker that blocks calls to a Redis that does not answer. If Breaker is nil, 5 calls in a row
-	// without an answer open it for 250 ms, and for up to 4 s if the outage continues.
+	// without an answer open it for 250 ms, and for up to 4 s if the outage continues. If its Name is empty, it is "redis".
 	Breaker *breaker.Options
 
 	// CacheSize is the number of keys whose last answer is cached, so that a flood of refused requests costs Redis

@@ -145,7 +145,7 @@ func (r rule) most() string {
 	if r.kind == bucketKind {
 		return "Burst"
 	}
-	return "exact"
+	return "Limit"
 }
 
 // validate returns an error that names a field that is valid in one process and cannot be kept in Redis.

@@ -345,6 +345,7 @@ func TestRulesThatCannotBeRight(t *testing.T) {
 		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              limiter.Bucket{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10},
 		"Rules[0]: limiter: Bucket: Burst must be at least 1, got -1":                                      perSecond(1, -1),
 		"Rules[0]: limiter: FixedWindow: Limit must be in 1..2^53, got 0":                                  limiter.FixedWindow{Period: 1},
+		"Rules[0]: fixed window: Limit must be at most 2^52, got 4503599627370497":                         limiter.FixedWindow{Limit: 1<<52 + 1, Period: time.Second},
 		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               limiter.FixedWindow{Limit: 1, Period: 1},
 		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  limiter.SlidingLog{Limit: 100_001, Window: time.Second},
 		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              limiter.FixedWindow{Limit: 1},
@@ -368,9 +369,13 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 		"CacheSize must be in 1..16777216, got -1":                         func(o *Options) { o.CacheSize = -1 },
 		"CacheTTL must not be negative, got -1ns":                          func(o *Options) { o.CacheTTL = -1 },
 		"Name must be printable ASCII without any of {}:, got":             func(o *Options) { o.Name = "a:b" },
+		"Name must be printable ASCII without any of {}:, go":              func(o *Options) { o.Name = "\x7f" },
 		"Prefix must be printable ASCII without any of {}, go":             func(o *Options) { o.Prefix = "{" },
-		"Timeout must be in 1ms..1m0s, got 1ns":                            func(o *Options) { o.Timeout = 1 },
-		"Client must be set, got nil":                                      func(o *Options) { o.Client = nil },
+		"Rules must be one rule without a calendar if Stored is set, got 2": func(o *Options) {
+			o.Stored, o.Rules = true, []limiter.Rule{perSecond(1, 1), perSecond(2, 2)}
+		},
+		"Timeout must be in 1ms..1m0s, got 1ns": func(o *Options) { o.Timeout = 1 },
+		"Client must be set, got nil":           func(o *Options) { o.Client = nil },
 	} {
 		o := good
 		change(&o)
@@ -405,4 +410,17 @@ func TestRules(t *testing.T) {
 	}
 	require.NoError(t, l.Tune(l.Rules()...))
 	require.Empty(t, new(Limit).Rules())
+}
+
+// A share of a rate is as many tokens in as much time; if they cannot be divided, the same tokens in more time.
+func TestShareOfARate(t *testing.T) {
+	for _, c := range []struct {
+		tokens int
+		want   limiter.Rate
+	}{{6, limiter.Per(2, time.Second)}, {7, limiter.Per(7, 3*time.Second)}} {
+		bucket, ok := of(limiter.Bucket{Rate: limiter.Per(c.tokens, time.Second), Burst: 30}).local(3).(limiter.Bucket)
+		require.True(t, ok)
+		require.Equal(t, c.want, bucket.Rate)
+		require.Equal(t, 10, bucket.Burst)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/call"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -297,4 +298,26 @@ func TestWaitWithoutRedis(t *testing.T) {
 	s.Restart()
 	require.NoError(t, <-done)
 	require.Equal(t, int64(1), l.Stats().AdmittedBy[cluster.FromRedis])
+}
+
+// No tokens need no Redis.
+func TestWaitForNothing(t *testing.T) {
+	l := newLimit(t, redistest.NewClient(t, "127.0.0.1:1"), Options{Rules: []limiter.Rule{perSecond(1, 1)}, Timeout: 100 * ms})
+	require.NoError(t, l.Wait(t.Context(), "k", 0))
+	require.Error(t, l.Wait(t.Context(), "k", 1))
+}
+
+// A reply that no script of this version gives is an error, whatever its length.
+func TestReplyThatIsTooShort(t *testing.T) {
+	t.Parallel()
+	l := newLimit(t, server(t), Options{Rules: []limiter.Rule{perSecond(1, 1)}})
+	for _, reply := range []string{"{}", "{1}", "{1, 2}", "{1, 2, 3}", "{1, 2, 3, 4}"} {
+		_, err := l.exchange(t.Context(), "k", 1, allTokens, 0, 0)
+		require.NoError(t, err)
+		short := *l.taking
+		l.taking = call.NewScript("return " + reply)
+		_, err = l.exchange(t.Context(), "k", 1, allTokens, 0, 0)
+		redistest.RequireReason(t, err, cluster.ReasonScript)
+		l.taking = &short
+	}
 }

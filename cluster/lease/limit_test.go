@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/call"
 	"github.com/spillway-go/spillway/cluster/internal/race"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
+	"github.com/spillway-go/spillway/cluster/lease/internal/machine"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -56,6 +57,7 @@ func TestQuotaOptions(t *testing.T) {
 		"lease: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":                     func(o *Options) { o.Rule.Rate.Per = 0 },
 		"lease: Rule: limiter: Bucket: Burst must be at least 1, got -1":                      func(o *Options) { o.Rule.Burst = -1 },
 		"lease: Weight must be in 1e-6..1e6, got NaN":                                         func(o *Options) { o.Weight = math.NaN() },
+		"lease: Weight must be in 1e-6..1e6, got 2e+06":                                       func(o *Options) { o.Weight = 2e6 },
 		"lease: Weight must be in 1e-6..1e6, got -1":                                          func(o *Options) { o.Weight = -1 },
 		"lease: Interval must be in 50ms..1m0s, got 1ms":                                      func(o *Options) { o.Interval = time.Millisecond },
 		"lease: TTL must be in 3 intervals..1h, got 100ms":                                    func(o *Options) { o.TTL = 100 * time.Millisecond },
@@ -235,6 +237,9 @@ func TestQuotaKeys(t *testing.T) {
 		require.ErrorIs(t, admit(few, key), spillway.ErrRejected)
 	}
 	require.EqualValues(t, 1, few.Stats().Keys)
+	require.EqualValues(t, 1, few.Stats().Nodes)
+	require.EqualValues(t, 10, few.Stats().AdmittedTokens)
+	require.EqualValues(t, 5, few.Stats().RefusedTokens)
 	whole := newQuota(t, Options{Client: client, Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, IgnoreKey: true, Name: "whole"})
 	require.NoError(t, admit(whole, "a"))
 	require.NoError(t, admit(whole, "b"))
@@ -263,6 +268,7 @@ func TestQuotaHeaders(t *testing.T) {
 	require.Equal(t, 500*time.Millisecond, left.Window)
 	require.LessOrEqual(t, left.Reset, left.Window)
 	left = q.Quota(time.Now(), spillway.Request{Key: "nobody"})
+	require.EqualValues(t, 50, left.Limit)
 	require.Equal(t, left.Limit, left.Remaining)
 	require.Zero(t, left.Reset)
 }
@@ -351,4 +357,74 @@ func TestQuotaLongKeys(t *testing.T) {
 		require.Less(t, len(key), 200)
 	}
 	require.NotNil(t, q.keys.find(call.ShortKey(long)))
+}
+
+// A key gets a lease when it is asked for enough tokens in an interval, or asked so fast that it will be; also for fewer if
+// it ran dry. It gets none if the share of one process is too small.
+func TestQuotaPromotes(t *testing.T) {
+	const enough = worthwhile
+	for name, c := range map[string]struct {
+		limit       float64 // tokens per interval
+		nodes       int64
+		asked, rate float64
+		dry, want   bool
+	}{
+		"enough":                  {limit: enough, asked: enough, want: true},
+		"too few":                 {limit: enough, asked: enough - 1},
+		"few, but fast":           {limit: enough, asked: 1, rate: 10 * enough, want: true},
+		"few, and not so fast":    {limit: enough, asked: 1, rate: 10*enough - 1},
+		"few, after it ran dry":   {limit: enough, asked: 1, dry: true, want: true},
+		"none, after it ran dry":  {limit: enough, dry: true},
+		"limit too small":         {limit: enough - 1, asked: enough, want: false},
+		"share too small":         {limit: 2*enough - 1, nodes: 2, asked: enough},
+		"a share that is enough":  {limit: 2 * enough, nodes: 2, asked: enough, want: true},
+		"nodes are not yet known": {limit: enough, nodes: 0, asked: enough, want: true},
+	} {
+		q := &Limit{}
+		q.nodes.Store(c.nodes)
+		set := &ruleSet{cfg: machine.Config{Rate: 10 * c.limit, Interval: 100 * time.Millisecond}}
+		k := &keyState{set: set, rate: c.rate}
+		k.dry.Store(c.dry)
+		require.Equal(t, c.want, (&loop{q: q}).promotes(k, c.asked), name)
+		require.False(t, k.dry.Load(), name)
+	}
+}
+
+func TestReplyOfANegativeGrantIsInvalid(t *testing.T) {
+	reply := func(grant, gift string) any {
+		return []any{int64(1), "e", grant, "1", gift, int64(0), int64(0), int64(1), "1"}
+	}
+	_, err := readSync(reply("1", "1"))
+	require.NoError(t, err)
+	for _, bad := range [][2]string{{"-1", "0"}, {"0", "-1"}, {"NaN", "0"}} {
+		_, err = readSync(reply(bad[0], bad[1]))
+		redistest.RequireReason(t, err, cluster.ReasonScript)
+	}
+}
+
+func TestQuotaDefaults(t *testing.T) {
+	o := Options{Rule: limiter.Bucket{Rate: limiter.Per(7, time.Second)}, Nodes: 1}
+	require.NoError(t, o.complete())
+	require.InDelta(t, 1, o.Weight, 0)
+	require.Equal(t, 7, o.Rule.Burst)
+	require.Equal(t, 3*o.Interval, o.TTL)
+}
+
+// Tokens that a Quota took without Redis come back when a later policy refuses.
+func TestQuotaGivesBackWithoutRedis(t *testing.T) {
+	q := newQuota(t, Options{
+		Client: clientOf(t, "127.0.0.1:1"), Rule: limiter.Bucket{Rate: limiter.Per(2, time.Hour)}, Nodes: 1, Fallback: cluster.Divide,
+	})
+	request := func() spillway.Request { return spillway.Request{Key: "k", Arrived: time.Now()} }
+	r := request()
+	ticket, err := q.Admit(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, admit(q, "k"))
+	for range 3 {
+		require.ErrorIs(t, admit(q, "k"), spillway.ErrRejected)
+		q.Done(r, ticket, spillway.Result{Outcome: spillway.Refused})
+		r = request()
+		ticket, err = q.Admit(t.Context(), r)
+		require.NoError(t, err)
+	}
 }

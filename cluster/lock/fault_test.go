@@ -59,7 +59,7 @@ func requireHeld(t *testing.T, s *Semaphore, want int) {
 		if held, waiting, err = s.Peek(t.Context(), "k"); err == nil && held == want && waiting == 0 {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // permits expire and are given back in Redis, which reports neither
 	}
 	require.Fail(t, "permits", "%d held, %d wait, error %v, want %d held", held, waiting, err, want)
 }
@@ -270,7 +270,7 @@ func requireGoroutines(t *testing.T, text string, most int) {
 		if strings.Count(stacks(), text) <= most {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the end of a goroutine is not an event to wait for
 	}
 	require.Fail(t, "too many goroutines", "%s:\n%s", text, stacks())
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -403,7 +404,7 @@ func TestSemaphoreClose(t *testing.T) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the end of a goroutine is not an event to wait for
 	}
 	buf := make([]byte, 1<<20)
 	require.Fail(t, "goroutines are left", "%s", buf[:runtime.Stack(buf, true)])
@@ -433,4 +434,37 @@ func TestSemaphoreLongKeys(t *testing.T) {
 	for _, key := range keys {
 		require.Less(t, len(key), 200)
 	}
+}
+
+// Only the first in the queue asks again when a lease ends: the others wait for their turn.
+func TestOnlyTheFirstWaitsForTheEndOfALease(t *testing.T) {
+	for place, want := range map[int64]time.Duration{1: 11 * time.Millisecond, 2: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := waiting{s: &Semaphore{poll: time.Second, stop: make(chan struct{})}, poll: time.Second}
+			begin := time.Now()
+			require.NoError(t, w.sleep(t.Context(), answer{left: 10 * time.Millisecond, place: place}))
+			require.InDelta(t, want, time.Since(begin), float64(want/10))
+		})
+	}
+}
+
+// When messages stop, waiting calls ask at once: what they were waiting for may have been missed.
+func TestWaitersAskWhenMessagesStop(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := semaphoreAt(t, server.Addr(), Options{Limit: 1, Poll: 10 * time.Second, TTL: 5 * time.Minute})
+	woken := s.enqueue("token")
+	defer s.dequeue("token")
+	s.listen()
+	receives := func() bool {
+		select {
+		case <-woken:
+			return true
+		case <-time.After(5 * time.Second):
+			return false
+		}
+	}
+	require.True(t, receives(), "subscribed")
+	require.NoError(t, server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	require.True(t, receives(), "before it has subscribed again")
 }

@@ -24,7 +24,7 @@ func (tg *target) finish(c *rawConn) {
 		if tg.seen.InFlight() == 0 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // what is left may wait for a deadline, or for more from this client
+		time.Sleep(10 * time.Millisecond) // the rest may wait for a deadline or for more from this client, which is no event
 	}
 	c.hangUp()
 }

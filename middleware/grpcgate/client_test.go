@@ -58,6 +58,7 @@ func TestClientRefusalWithoutAHint(t *testing.T) {
 	c := gatedClient(t, nil, gatetest.Refusing(rej))
 	err := c.Unary(context.Background(), echoMethod, nil, nil, conn(t), nil)
 	require.Empty(t, status.Convert(err).Details())
+	require.Equal(t, codes.Unavailable, status.Code(err))
 }
 
 // conn returns a connection that is never used.

@@ -81,6 +81,15 @@ func TestClientStreamsDoNotBlameTheServer(t *testing.T) {
 			_ = s.SendMsg(nil)
 			_ = s.RecvMsg(nil)
 		}, spillway.Result{Outcome: spillway.Failure, Latency: time.Second}},
+		{"a server that does not take it, and nobody asks why", grpcgate.WholeStream, time.Second, upload, pipe{send: time.Hour, lost: true}, func(s grpc.ClientStream) {
+			_ = s.SendMsg(nil)
+			time.Sleep(time.Minute) // the context of the call goes on
+		}, spillway.Result{Outcome: spillway.Failure, Latency: time.Second}},
+		{"a caller that does not read", grpcgate.WholeStream, time.Second, download, pipe{recv: time.Hour}, func(s grpc.ClientStream) {
+			_ = s.SendMsg(nil)
+			_ = s.CloseSend()
+			time.Sleep(time.Minute)
+		}, spillway.Result{Outcome: spillway.Ignored, Latency: time.Second}},
 		{"a server that took long to take it, before", grpcgate.WholeStream, time.Second, upload, pipe{send: 500 * time.Millisecond, recv: time.Hour}, func(s grpc.ClientStream) {
 			_ = s.SendMsg(nil)
 			_ = s.RecvMsg(nil)

@@ -77,9 +77,9 @@ const (
 
 // clientGone reports whether ctx has ended, and not because of its deadline.
 func clientGone(ctx context.Context, arrived time.Time) bool {
-	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if ctx.Err() == nil {
 		return false
 	}
-	deadline, ok := ctx.Deadline()
+	deadline, ok := ctx.Deadline() // it has passed if that is how ctx ended
 	return !ok || time.Until(deadline) > max(deadlineSlack, deadline.Sub(arrived)/slackShare)
 }

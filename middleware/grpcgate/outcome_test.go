@@ -60,9 +60,11 @@ func TestDefaultOutcome(t *testing.T) {
 			require.Equal(t, want, grpcgate.DefaultOutcome(fmt.Errorf("wrapped: %w", err)), code)
 		}
 	}
-	future := status.Error(99, "a code of the future")
-	require.Equal(t, spillway.Failure, grpcgate.DefaultOutcome(future))
-	require.Equal(t, spillway.Failure, grpcgate.DefaultClientOutcome(future))
+	for _, code := range []codes.Code{codes.Unauthenticated + 1, 99} {
+		future := status.Error(code, "a code of the future")
+		require.Equal(t, spillway.Failure, grpcgate.DefaultOutcome(future))
+		require.Equal(t, spillway.Failure, grpcgate.DefaultClientOutcome(future))
+	}
 	require.Equal(t, spillway.Success, grpcgate.DefaultOutcome(okError{}))
 }
 

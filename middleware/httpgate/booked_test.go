@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -110,6 +111,8 @@ func TestProxyErrorAnswers(t *testing.T) {
 		{&http.MaxBytesError{Limit: 1}, http.StatusRequestEntityTooLarge},
 		{errors.Join(late.Err(), &http.MaxBytesError{Limit: 1}), http.StatusRequestEntityTooLarge},
 		{lateError{}, http.StatusGatewayTimeout},
+		{errors.New("http2: invalid Upgrade request header: [\"x\"]"), http.StatusBadRequest},
+		{errors.New("client tried to switch to invalid protocol \"\\xe9\""), http.StatusBadRequest},
 		{errFull, http.StatusServiceUnavailable},
 		{errOverQuota, http.StatusTooManyRequests},
 		{&url.Error{Op: "Get", Err: errOverQuota}, http.StatusTooManyRequests},
@@ -128,8 +131,114 @@ func TestProxyErrorAnswers(t *testing.T) {
 	require.NoError(t, got)
 }
 
+// A request that no proxy can pass on is its client's fault, also if the proxy has an answer of its own.
+func TestBookedIsARequestThatCannotBePassedOnAsIgnored(t *testing.T) {
+	answers := func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	for name, next := range map[string]func(http.ResponseWriter, *http.Request, error){"default": nil, "own answer": answers} {
+		for _, upgrade := range []string{"\xe9", "websocket"} {
+			proxy := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, ErrorHandler: httpgate.ProxyError(next)}
+			proxy.Transport = failing(errors.New("http2: invalid Upgrade request header"))
+			p := &gatetest.Recorder{}
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", upgrade)
+			middleware(t, nil, p).Handler(proxy).ServeHTTP(httptest.NewRecorder(), r)
+			require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "%s %q", name, upgrade)
+		}
+		proxy := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, ErrorHandler: httpgate.ProxyError(next), Transport: failing(errBroken)}
+		p := &gatetest.Recorder{}
+		serve(middleware(t, nil, p).Handler(proxy), "/")
+		require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes(), name)
+	}
+}
+
+// A proxy breaks off its answer if net/http has dropped the body that it was still passing on, since the client sent it late.
+func TestBookedIsAnAnswerBrokenOffForItsBodyAsIgnored(t *testing.T) {
+	for _, c := range []struct {
+		name, request string
+		flush         bool
+		read          error
+		want          spillway.Outcome
+	}{
+		{"dropped when the answer began", "Content-Length: 1\r\n\r\na", true, http.ErrBodyReadAfterClose, spillway.Ignored},
+		{"read in full", "Content-Length: 1\r\n\r\na", false, nil, spillway.Failure},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &gatetest.Recorder{}
+				conn := pipe(t, middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.flush {
+						w.(http.Flusher).Flush()
+					}
+					_, err := io.ReadAll(r.Body)
+					assert.Equal(t, c.read, err)
+					panic(http.ErrAbortHandler)
+				})))
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\n"+c.request)
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes())
+			})
+		})
+	}
+	p := &gatetest.Recorder{}
+	h := middleware(t, nil, p).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = r.Body.Read(nil)
+		panic(http.ErrAbortHandler)
+	}))
+	require.Panics(t, func() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(http.ErrBodyReadAfterClose)))
+	})
+	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes(), "the handler itself closed the body")
+}
+
 // lateError is a deadline that has passed.
 type lateError struct{}
 
 func (lateError) Error() string        { return "late" }
 func (lateError) Is(target error) bool { return target.Error() == "context deadline exceeded" }
+
+// The header goes out with the first byte, however it is written, and its status is 200.
+func TestBookedIs200WithoutAWriteHeader(t *testing.T) {
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"nothing":     func(http.ResponseWriter) {},
+		"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) },
+		"WriteString": func(w http.ResponseWriter) { _, _ = w.(io.StringWriter).WriteString("x") },
+		"Flush":       func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+		"ReadFrom":    func(w http.ResponseWriter) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("x")) },
+		"ReadFrom, of which nothing arrived": func(w http.ResponseWriter) {
+			_, err := w.(io.ReaderFrom).ReadFrom(struct{ io.Reader }{strings.NewReader("x")})
+			assert.ErrorIs(t, err, errBroken)
+		},
+	} {
+		var status int
+		m := middleware(t, &httpgate.Options{Outcome: func(_ *http.Request, s int) spillway.Outcome {
+			status = s
+			return spillway.Success
+		}})
+		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			write(w)
+			w.WriteHeader(http.StatusBadGateway)
+		})).ServeHTTP(&brokenSink{ResponseRecorder: httptest.NewRecorder(), broken: strings.Contains(name, "arrived")}, httptest.NewRequest(http.MethodGet, "/", nil))
+		if name == "nothing" {
+			require.Equal(t, http.StatusBadGateway, status, name)
+			continue
+		}
+		require.Equal(t, http.StatusOK, status, name)
+	}
+}
+
+// brokenSink is a ResponseWriter that loses all that it reads, if it is broken.
+type brokenSink struct {
+	*httptest.ResponseRecorder
+	broken bool
+}
+
+func (s *brokenSink) ReadFrom(src io.Reader) (int64, error) {
+	n, err := io.Copy(s.ResponseRecorder, src)
+	if s.broken {
+		return 0, errBroken
+	}
+	return n, err
+}

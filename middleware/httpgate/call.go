@@ -23,6 +23,7 @@ type call struct {
 	wish    time.Duration    // for how long the server asked to be left alone
 	header  time.Duration    // how long the server took for the header, or 0
 	took    atomic.Int64     // how long it took for what was read of the body, in nanoseconds
+	teaches bool             // how long such calls take: it was answered with 2xx
 	handed  bool             // to the body of the response, which ends the call
 	reading atomic.Bool      // the body is being read, and will notice the end of the context itself
 	ended   atomic.Bool
@@ -37,6 +38,7 @@ func (c *call) answered(res *http.Response, err error) {
 	elapsed := c.elapsed()
 	c.header = max(elapsed-c.out.waited(elapsed), 1)
 	c.outcome = c.judge(res, err)
+	c.teaches = res != nil && res.StatusCode/100 == 2
 	if res != nil && c.outcome == spillway.Dropped {
 		c.wish = RetryAfter(res.Header, time.Now())
 	}
@@ -107,7 +109,7 @@ func (c *call) end(o spillway.Outcome) bool {
 		c.permit.DoneAt(time.Time{}, o, c.wish)
 	} else {
 		c.permit.DoneAt(c.permit.Arrived().Add(worked), o, 0)
-		if o == spillway.Success {
+		if o == spillway.Success && c.teaches {
 			c.t.chance.Observe(c.route, worked)
 		}
 	}

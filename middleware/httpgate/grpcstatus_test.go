@@ -57,15 +57,21 @@ func TestStatusOfGRPCReachesOutcome(t *testing.T) {
 		statuses[status]++
 		return spillway.Success
 	}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Grpc-Status", r.URL.Path[1:])
+		if code := r.URL.Path[1:]; code != "" {
+			w.Header().Set("Grpc-Status", code)
+		}
 		w.WriteHeader(http.StatusOK)
 	}))
-	for code := range 17 {
-		r := httptest.NewRequest(http.MethodPost, "/"+strconv.Itoa(code), nil)
+	send := func(path string) {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
 		r.Header.Set("Content-Type", "application/grpc")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
+	for code := range 17 {
+		send("/" + strconv.Itoa(code))
+	}
+	send("/") // without a status
 	require.Equal(t, map[int]int{
-		200: 1, 400: 3, 401: 1, 403: 1, 404: 2, 409: 2, 429: 1, 499: 1, 500: 3, 503: 1, 504: 1,
+		200: 2, 400: 3, 401: 1, 403: 1, 404: 2, 409: 2, 429: 1, 499: 1, 500: 3, 503: 1, 504: 1,
 	}, statuses)
 }

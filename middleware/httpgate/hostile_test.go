@@ -107,6 +107,8 @@ func attacks() []attack {
 		{"body too large for a proxy", req("POST /proxy/upload", chunked) + "2000\r\n" + strings.Repeat("x", 0x2000) + "\r\n", waits},
 		{"body that stalls to a proxy", req("POST /proxy/upload", "Content-Length: 100") + "abc", holds},
 		{"body that stalls to a proxy under a timeout", req("POST /late/proxy/upload", "Content-Length: 100") + "abc", dallies},
+		{"invalid trailer to a proxy", req("POST /proxy/upload", chunked, "Trailer: a b") + "1\r\na\r\n0\r\n\r\n", waits},
+		{"upgrade to nonsense through a proxy", req("GET /proxy/page", "Connection: Upgrade", "Upgrade: \xe9"), waits},
 		{"leaves a proxy", req("GET /proxy/big"), resets},
 		{"reads nothing of a proxy for a while", req("GET /proxy/big"), dallies},
 		{"upgrade through a proxy", req("GET /proxy/page", "Connection: Upgrade", "Upgrade: websocket"), waits},

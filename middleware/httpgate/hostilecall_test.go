@@ -1,6 +1,7 @@
 package httpgate_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
@@ -304,14 +306,23 @@ func callOnce(ctx context.Context, rt http.RoundTripper, method, path, body stri
 	return fmt.Sprint(res.StatusCode, " ", string(got), " "), err
 }
 
+// readsAndFails is a RoundTripper that reads the body to its end, and then fails.
+var readsAndFails = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	return nil, errBroken
+})
+
 // What is the server's fault still counts, also with a body that is watched.
 func TestFailuresOfTheServerStillCount(t *testing.T) {
 	for name, prepare := range map[string]func(*http.Request){
-		"no body":   path("/page"),
-		"a body":    with(struct{ io.Reader }{strings.NewReader("abc")}, 3),
-		"in memory": with(strings.NewReader("abc"), 3),
+		"no body":           path("/page"),
+		"a body":            with(struct{ io.Reader }{strings.NewReader("abc")}, 3),
+		"of unknown length": with(struct{ io.Reader }{strings.NewReader("abc")}, 0),
+		"in memory":         with(strings.NewReader("abc"), 3),
 	} {
-		for _, base := range []http.RoundTripper{failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
+		for _, base := range []http.RoundTripper{readsAndFails, failing(errBroken), failing(io.ErrUnexpectedEOF), failing(&url.Error{Err: errors.New("http: no route")}), responding(500, http.NoBody)} {
 			p := &tripwire{}
 			badCall{name: name, prepare: prepare}.send(t, transport(t, base, nil, p))
 			_, against := p.seen()
@@ -384,4 +395,73 @@ func TestStrangersTeachNoLatencyToBreakers(t *testing.T) {
 		_, _ = io.ReadAll(res.Body)
 		require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: 20*ms + 3*time.Second}}, p.Results())
 	})
+}
+
+// Bad requests are answered sooner than others. They do not lower the time from which on a missed deadline counts.
+func TestStrangersTeachNoBudgetByBadRequests(t *testing.T) {
+	for _, status := range []int{http.StatusNotModified, http.StatusUnauthorized, http.StatusNotFound} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &gatetest.Recorder{}
+			rt := transport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				if _, hurried := r.Context().Deadline(); hurried {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				}
+				time.Sleep(ms)
+				return responding(status, http.NoBody).RoundTrip(r)
+			}), nil, p)
+			for range 20 {
+				_, err := rt.RoundTrip(outgoing(t.Context(), nil))
+				require.NoError(t, err)
+			}
+			for _, c := range []struct {
+				within time.Duration
+				want   spillway.Outcome
+			}{{50 * ms, spillway.Ignored}, {100 * ms, spillway.Failure}} {
+				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				_, err := rt.RoundTrip(outgoing(ctx, nil))
+				cancel()
+				require.Error(t, err)
+				require.Equal(t, c.want, p.Outcomes()[len(p.Outcomes())-1], "%d after %v", status, c.within)
+			}
+		})
+	}
+}
+
+// Many servers know no 100, and the base RoundTripper waits for it in vain before it sends the body. A client that asks for
+// one does not make them look slow. A 100 that comes late is the time of the server.
+func TestStrangersTeachNoLatencyByExpect(t *testing.T) {
+	for _, c := range []struct {
+		takes, want time.Duration // until the server sends a 100, if it sends one; the latency
+	}{{0, 20 * ms}, {300 * ms, 320 * ms}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newPipeListener()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				r, err := http.ReadRequest(bufio.NewReader(conn))
+				assert.NoError(t, err)
+				if c.takes > 0 {
+					time.Sleep(c.takes)
+					_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(20 * ms)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}()
+			base := &http.Transport{DialContext: l.dial, ExpectContinueTimeout: time.Second}
+			defer base.CloseIdleConnections()
+			p := &gatetest.Recorder{}
+			r := outgoing(t.Context(), nil)
+			with(strings.NewReader("body"), 4)(r)
+			r.Header.Set("Expect", "100-Continue")
+			res, err := transport(t, base, nil, p).RoundTrip(r)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, res.StatusCode)
+			require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: ms + c.want}}, p.Results()) // ms to connect
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,11 +38,15 @@ func (x *exchange) restore() {
 		return
 	}
 	in := &x.in.Request
-	if in.Pattern != x.r.Pattern { // and with it the values of its wildcards
-		body := x.r.Body
-		*x.r = *in
-		x.r.Body = body
-		return
+	if in.Pattern != x.r.Pattern {
+		if x.in.body.reads.TryLock() { // and with the pattern the values of its wildcards
+			defer x.in.body.reads.Unlock()
+			body := x.r.Body
+			*x.r = *in
+			x.r.Body = body
+			return
+		}
+		x.r.Pattern = in.Pattern
 	}
 	if in.Form != nil {
 		x.r.Form = in.Form
@@ -58,12 +63,16 @@ func (x *exchange) restore() {
 type requestBody struct {
 	io.ReadCloser
 	x     *exchange
+	reads sync.Mutex   // held by the Read that is running, which may set both Trailers; it may outlive the handler
 	fault atomic.Bool  // reading it failed
+	cut   atomic.Bool  // it was read after it had been closed, by the handler or by net/http
 	eof   atomic.Bool  // it was read to the end
 	since atomic.Int64 // when the Read that is running began, in nanoseconds since the request arrived, or 0
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.reads.Lock()
+	defer b.reads.Unlock()
 	arrived := b.x.permit.Arrived()
 	began := time.Since(arrived)
 	b.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
@@ -75,7 +84,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		b.eof.Store(true)
 		b.x.in.Trailer = b.x.r.Trailer // servers of HTTP/1 and HTTP/3 set it with the end of the body
-	case !errors.Is(err, http.ErrBodyReadAfterClose): // which is the handler's
+	case errors.Is(err, http.ErrBodyReadAfterClose):
+		b.cut.Store(true)
+	default:
 		b.fault.Store(true)
 	}
 	return n, err //nolint:wrapcheck // a body adds nothing to an error
@@ -83,6 +94,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 
 // faulty reports whether the client sent a body that cannot be read.
 func (x *exchange) faulty() bool { return x.in != nil && x.in.body.fault.Load() }
+
+// cutOff reports whether the rest of the body was lost because the client had not sent it when the answer began: on
+// HTTP/1, net/http then reads and drops it. A reverse proxy breaks off its answer if it was still sending that body.
+func (x *exchange) cutOff() bool { return x.in != nil && x.status != 0 && x.in.body.cut.Load() }
 
 // worked returns how long the request took without the time that its client kept it waiting, if it has lasted elapsed.
 func (x *exchange) worked(elapsed time.Duration) time.Duration {

@@ -68,7 +68,7 @@ func (x *exchange) kind() string {
 		return x.route
 	case x.r.Method == http.MethodConnect: // a ServeMux makes a pattern of its target
 		return ""
-	case isGRPC(x.r):
+	case isGRPC(x.r) && saysGRPC(x.inner.Header()): // by the word of the handler too, since the path is the client's
 		return x.r.URL.Path
 	}
 	return x.r.Pattern
@@ -86,7 +86,7 @@ func (x *exchange) learn(o spillway.Outcome, elapsed, worked time.Duration) {
 
 // unwound returns how a request went whose handler panicked or exited its goroutine.
 func (x *exchange) unwound() spillway.Outcome {
-	if x.refused || x.faulty() || errors.Is(x.r.Context().Err(), context.Canceled) {
+	if x.refused || x.faulty() || x.cutOff() || errors.Is(x.r.Context().Err(), context.Canceled) {
 		return spillway.Ignored
 	}
 	elapsed := time.Since(x.permit.Arrived())
@@ -98,10 +98,12 @@ func (x *exchange) unwound() spillway.Outcome {
 
 // isGRPC reports whether r is a call of gRPC.
 func isGRPC(r *http.Request) bool {
-	if r.Method != http.MethodPost {
-		return false
-	}
-	mediaType := r.Header["Content-Type"]
+	return r.Method == http.MethodPost && saysGRPC(r.Header)
+}
+
+// saysGRPC reports whether h is the header of a message of gRPC.
+func saysGRPC(h http.Header) bool {
+	mediaType := h["Content-Type"]
 	return len(mediaType) > 0 && strings.HasPrefix(mediaType[0], "application/grpc")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,15 +21,23 @@ type outgoing struct {
 	fault atomic.Bool
 	waits atomic.Int64 // for how long bodies kept the server waiting, in nanoseconds
 	since atomic.Int64 // when the Read that is running began, in nanoseconds since start, or 0
+	asked atomic.Int64 // when the wait for a 100 that has not come began, in nanoseconds since start, or 0
 	start time.Time
 }
 
 // outgoing returns what is sent in place of r, or nil if r has no body that can fail or stall.
 func newOutgoing(r *http.Request, start time.Time) *outgoing {
-	if !hasBody(r) || inMemory(r.Body, r.ContentLength) {
+	if !hasBody(r) {
+		return nil
+	}
+	expects := expectsContinue(r)
+	if !expects && inMemory(r.Body, r.ContentLength) {
 		return nil
 	}
 	out := &outgoing{Request: *r, start: start}
+	if expects {
+		out.Request = *r.WithContext(httptrace.WithClientTrace(r.Context(), out.trace()))
+	}
 	out.body = sentBody{ReadCloser: r.Body, out: out}
 	out.Body = &out.body
 	if get := r.GetBody; get != nil {
@@ -44,6 +53,20 @@ func newOutgoing(r *http.Request, start time.Time) *outgoing {
 	return out
 }
 
+// expectsContinue reports whether the body of r waits for a 100: the RoundTripper sends it after a while without one, since
+// many servers know no 100.
+func expectsContinue(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Expect"], func(v string) bool { return strings.Contains(strings.ToLower(v), "100-continue") })
+}
+
+// trace returns what notices the wait for a 100. A wait in vain is that of the request, not of the server.
+func (o *outgoing) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		Wait100Continue: func() { o.asked.Store(max(int64(time.Since(o.start)), 1)) },
+		Got100Continue:  func() { o.asked.Store(0) },
+	}
+}
+
 // A sentBody is a body of an outgoing.
 type sentBody struct {
 	io.ReadCloser
@@ -55,6 +78,9 @@ type sentBody struct {
 func (b *sentBody) Read(p []byte) (int, error) {
 	o := b.out
 	began := time.Since(o.start)
+	if asked := o.asked.Swap(0); asked > 0 {
+		o.waits.Add(int64(began) - asked)
+	}
 	o.since.Store(max(int64(began), 1)) // 0 is for no Read, and a coarse clock may stand still
 	n, err := b.ReadCloser.Read(p)
 	o.since.Store(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/spillway-go/spillway"
 )
@@ -15,8 +16,10 @@ import (
 //
 // A call that the gate refused is answered as [WriteRefusal] does, with a Retry-After, and a [Middleware] around the proxy
 // books it as Ignored. Without it, a refusal would become a 502, which outer breakers take for a failure. Other errors go to
-// next. If next is nil, the answer is 413 if the request was larger than an [http.MaxBytesReader] allows, 504 if its deadline
-// has passed and 502 otherwise, and nothing is logged.
+// next. A Middleware around the proxy books them as Ignored too if the request could not be sent as it was, for example
+// because of an invalid trailer, or because it upgrades a connection to a server of HTTP/2. If next is nil, such a request
+// is answered with 400, one that was larger than an [http.MaxBytesReader] allows with 413, one whose deadline has passed
+// with 504, any other with 502, and nothing is logged.
 func ProxyError(next func(w http.ResponseWriter, r *http.Request, err error)) func(http.ResponseWriter, *http.Request, error) {
 	if next == nil {
 		next = answerError
@@ -26,8 +29,17 @@ func ProxyError(next func(w http.ResponseWriter, r *http.Request, err error)) fu
 			WriteRefusal(w, r, err)
 			return
 		}
+		if notForwardable(r, err) {
+			markRefused(w)
+		}
 		next(w, r, err)
 	}
+}
+
+// notForwardable reports whether the error err of r is about r itself: the Transport cannot send it, or the proxy refuses to
+// upgrade to what it names.
+func notForwardable(r *http.Request, err error) bool {
+	return unsendable(r, err) || strings.HasPrefix(err.Error(), "client tried to switch to invalid protocol ")
 }
 
 // answerError answers r, whose call failed with err.
@@ -38,6 +50,8 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		w.WriteHeader(http.StatusGatewayTimeout)
+	case notForwardable(r, err):
+		w.WriteHeader(http.StatusBadRequest)
 	default:
 		w.WriteHeader(http.StatusBadGateway)
 	}

@@ -188,6 +188,12 @@ func TestRateLimitOfNestedGates(t *testing.T) {
 	l := &httpgate.RateLimit{Limits: []httpgate.Quoter{quota{"grant", 4, 4, 0, never}}, Fields: httpgate.XFields}
 	require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))
 	require.Equal(t, http.Header{"X-Ratelimit-Limit": {"4"}, "X-Ratelimit-Remaining": {"4"}}, h, "no Reset of another limit, no draft fields")
+	for _, fields := range []httpgate.RateLimitFields{0, httpgate.DraftFields} {
+		h = http.Header{}
+		l = &httpgate.RateLimit{Limits: l.Limits, Fields: fields}
+		require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))
+		require.Equal(t, http.Header{"Ratelimit-Policy": {`"grant";q=4`}, "Ratelimit": {`"grant";r=4`}}, h, "no X fields")
+	}
 }
 
 func TestRateLimitThroughServer(t *testing.T) {
@@ -302,6 +308,8 @@ func TestInvalidRateLimit(t *testing.T) {
 		_, err := httpgate.New(spillway.New(), &httpgate.Options{RateLimit: l})
 		require.EqualError(t, err, want)
 	}
+	_, err := httpgate.New(spillway.New(), &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{a, a, a, a, a, a, a, a}}})
+	require.NoError(t, err)
 	var l httpgate.RateLimit // of no use, and no harm
 	h := http.Header{}
 	require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))

@@ -3,12 +3,15 @@ package httpgate_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -374,4 +377,172 @@ func TestRequestWithABodyIsTheSameOutside(t *testing.T) {
 	httpgate.Handler(spillway.New(), nil)(plain).ServeHTTP(httptest.NewRecorder(), r)
 	require.Len(t, r.MultipartForm.File["f"], 1)
 	require.NoError(t, r.MultipartForm.RemoveAll())
+}
+
+// A client that says it speaks gRPC makes no names for latencies by its targets, so the routes of the others keep theirs.
+func TestStrangersMakeNoNamesForLatenciesByTheirTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /items/{id}", answer(http.StatusOK))
+		mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(300 * ms):
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		h := middleware(t, nil, p).Handler(mux)
+		for i := range 1100 { // more than there is room for
+			r := httptest.NewRequest(http.MethodPost, fmt.Sprint("/items/", i), nil)
+			r.Header.Set("Content-Type", "application/grpc")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for range 10 {
+			serve(h, "/slow")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 130*ms)
+		defer cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/slow", nil).WithContext(ctx))
+		require.Equal(t, spillway.Ignored, p.Outcomes()[len(p.Outcomes())-1])
+	})
+}
+
+// The time of a handler is latency, also while the answer is copied from a reader of its own, and after it has read a body.
+func TestLatencyIsTheTimeOfTheHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve func(w http.ResponseWriter, r *http.Request)
+		want  time.Duration
+	}{
+		"ReadFrom": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, struct{ io.Reader }{io.MultiReader(slowReader{20 * ms}, slowReader{30 * ms})})
+		}, 50 * ms},
+		"a body": {func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			time.Sleep(40 * ms)
+		}, 40 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &gatetest.Recorder{}
+				conn := pipe(t, middleware(t, nil, p).Handler(http.HandlerFunc(c.serve)))
+				_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
+				require.NoError(t, err)
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				time.Sleep(time.Second)
+				require.Equal(t, []spillway.Result{{Outcome: spillway.Success, Latency: c.want}}, p.Results())
+			})
+		})
+	}
+}
+
+// A reverse proxy may return while its Transport still reads the body: the end of that Read races with nothing.
+func TestReadThatOutlivesItsHandler(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		reading := make(chan struct{})
+		r := httptest.NewRequest(http.MethodPost, "/x", nil)
+		body := &lockedBody{r: r, reading: reading}
+		r.Body = body
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /{id}", func(_ http.ResponseWriter, r *http.Request) {
+			body.done.Go(func() { _, _ = io.Copy(io.Discard, r.Body) })
+			<-reading
+			if closes {
+				_ = r.Body.Close()
+			}
+		})
+		p := &gatetest.Recorder{}
+		middleware(t, nil, p).Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, "POST /{id}", r.Pattern)
+		require.Zero(t, p.InFlight())
+		body.done.Wait()
+	}
+}
+
+// lockedBody sets the trailer at its end, and has a Close that waits for a Read, as the body of net/http.
+type lockedBody struct {
+	mu      sync.Mutex
+	r       *http.Request
+	reading chan struct{}
+	done    sync.WaitGroup
+}
+
+func (b *lockedBody) Read([]byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.reading)
+	runtime.Gosched()
+	b.r.Trailer = http.Header{"X": {"y"}}
+	return 0, io.EOF
+}
+
+func (b *lockedBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return nil
+}
+
+// Latencies are learned per route of Options.Deadline, if there is one.
+func TestMinBudgetIsThatOfTheRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
+			Route: func(r *http.Request) string { return r.URL.Path },
+		}}, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(300 * ms):
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		for range 10 {
+			serve(h, "/known")
+		}
+		for path, want := range map[string]spillway.Outcome{"/known": spillway.Ignored, "/unknown": spillway.Dropped} {
+			ctx, cancel := context.WithTimeout(t.Context(), 130*ms)
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx))
+			cancel()
+			require.Equal(t, want, p.Outcomes()[len(p.Outcomes())-1], path)
+		}
+	})
+}
+
+// A deadline that passes while Options.Outcome runs is a missed one.
+func TestDeadlineThatPassesWhileTheOutcomeIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		h := middleware(t, &httpgate.Options{Outcome: func(r *http.Request, _ int) spillway.Outcome {
+			<-r.Context().Done()
+			return spillway.Failure
+		}}, p).Handler(answer(http.StatusOK))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
+		defer cancel()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
+	})
+}
+
+// By default a missed deadline counts if it left 100 ms, without the time that the client kept the handler waiting.
+func TestDeadlineCountsFromMinBudgetOn(t *testing.T) {
+	for _, c := range []struct {
+		within, stalls time.Duration
+		want           spillway.Outcome
+	}{
+		{99 * ms, 0, spillway.Ignored},
+		{100 * ms, 0, spillway.Dropped},
+		{200 * ms, 101 * ms, spillway.Ignored},
+		{200 * ms, 99 * ms, spillway.Dropped},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &gatetest.Recorder{}
+			h := middleware(t, nil, p).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.ReadAll(r.Body)
+				<-r.Context().Done()
+			}))
+			ctx, cancel := context.WithTimeout(t.Context(), c.within)
+			defer cancel()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", slowReader{c.stalls}).WithContext(ctx))
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "%v of %v", c.stalls, c.within)
+		})
+	}
 }

@@ -74,8 +74,8 @@ type TransportOptions struct {
 
 	// MinBudget is the least time that a call must have had for a missed deadline to count against the server. A call that
 	// had less is Ignored, so that a caller in a hurry cannot trip a breaker for all. Once 10 calls of a route have
-	// succeeded, the latency that 99 of 100 of them stay under takes the place of MinBudget. The time that the caller used
-	// up itself, by a request body that stalled or a response that it did not read, does not count.
+	// been answered with 2xx, the latency that 99 of 100 of them stay under takes the place of MinBudget. The time that the
+	// caller used up itself, by a request body that stalled or a response that it did not read, does not count.
 	// If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 

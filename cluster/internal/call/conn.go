@@ -28,7 +28,7 @@ type Options struct {
 	Kind    string // of what is made, for errors: "exact"
 	Client  redis.UniversalClient
 	Timeout time.Duration    // if 0, DefaultTimeout
-	Breaker *breaker.Options // if nil, DefaultBreaker
+	Breaker *breaker.Options // if nil, DefaultBreaker; if its Name is empty, "redis"
 	Flights int              // calls in flight at the same time; if 0, MaxFlights
 }
 
@@ -64,11 +64,9 @@ func New(o Options) (*Conn, error) {
 	if err := checkClient(o.Kind, o.Client); err != nil {
 		return nil, err
 	}
-	opts := o.Breaker
-	if opts == nil {
-		opts = DefaultBreaker()
-	}
-	brk, err := breaker.New(opts)
+	opts := *cmp.Or(o.Breaker, DefaultBreaker())
+	opts.Name = cmp.Or(opts.Name, "redis")
+	brk, err := breaker.New(&opts)
 	if err != nil {
 		return nil, fmt.Errorf("%s: Breaker: %w", o.Kind, err)
 	}

@@ -226,3 +226,76 @@ func TestErrorsTellTheirReason(t *testing.T) {
 	require.Equal(t, "lease", cluster.FromLease.String())
 	require.Equal(t, "source(99)", cluster.Source(99).String())
 }
+
+// Redis is heard when it answers, also with an error, and not when the connection fails. A call that was not sent is not
+// held against a Redis that was heard since.
+func TestConnKnowsWhenRedisAnswered(t *testing.T) {
+	s := redistest.Start(t)
+	c := mustConn(t, Options{Client: redistest.NewClient(t, s.Addr())})
+	answers := func(script string) bool {
+		before := c.heard.Load()
+		_, _ = c.Run(t.Context(), NewScript(script), nil)
+		return c.heard.Load() > before
+	}
+	require.True(t, answers("return {1}"))
+	require.True(t, answers("return redis.call('NOSUCH')"))
+	s.Kill()
+	require.False(t, answers("return {1}"))
+}
+
+// opaque hides what a client could look at to find out that a connection has ended.
+type opaque struct{ net.Conn }
+
+// A connection that has ended is not the fault of a Redis that answers on another. Redis is at fault if it answers on none.
+func TestEndedConnectionsAreNotTheFaultOfRedis(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{
+		Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return opaque{c}, nil
+		},
+	})
+	defer client.Close()
+	c := mustConn(t, Options{Client: client, Timeout: time.Second, Breaker: &breaker.Options{Consecutive: 1, OpenFor: time.Hour, MaxOpen: time.Hour, Probes: 1}})
+	_, err := c.Run(t.Context(), incr(), []string{"n"}, 1)
+	require.NoError(t, err)
+	require.NoError(t, redistest.NewClient(t, s.Addr()).Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err())
+	_, err = c.Run(t.Context(), incr(), []string{"n"}, 1)
+	redistest.RequireReason(t, err, cluster.ReasonConn)
+	_, err = c.Run(t.Context(), incr(), []string{"n"}, 1)
+	require.NoError(t, err, "the breaker is closed")
+	require.Eventually(t, func() bool { return c.underway.Load() == 0 }, 5*time.Second, time.Millisecond)
+	s.Kill()
+	_, err = c.Run(t.Context(), incr(), []string{"n"}, 1)
+	redistest.RequireReason(t, err, cluster.ReasonConn)
+	require.Equal(t, breaker.Open, c.Breaker.State())
+}
+
+// Calls that were never sent are not under way.
+func TestCallsThatWereNotSentAreNotUnderWay(t *testing.T) {
+	dead := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, DialerRetries: 1})
+	defer dead.Close()
+	c := mustConn(t, Options{Client: dead, Timeout: 5 * time.Second})
+	for range 3 {
+		_, err := c.Run(t.Context(), incr(), []string{"n"}, 1)
+		redistest.RequireReason(t, err, cluster.ReasonConn)
+	}
+	require.Eventually(t, func() bool { return len(c.Flights) == 0 }, 5*time.Second, time.Millisecond)
+	require.Zero(t, c.underway.Load())
+}
+
+// Rejections and events of the breaker say what it protects, unless the caller has named it.
+func TestBreakerIsNamed(t *testing.T) {
+	client := redistest.NewClient(t, "127.0.0.1:1")
+	for want, o := range map[string]*breaker.Options{"redis": nil, "sessions": {Name: "sessions"}} {
+		require.Equal(t, want, mustConn(t, Options{Client: client, Breaker: o}).Breaker.Stats().Name)
+	}
+	unnamed := &breaker.Options{Probes: 1}
+	require.Equal(t, "redis", mustConn(t, Options{Client: client, Breaker: unnamed}).Breaker.Stats().Name)
+	require.Empty(t, unnamed.Name, "the caller's options stay as they are")
+}
