@@ -184,8 +184,8 @@ func (g *ring) addInFlight(slot, n int64) {
 	g.older.Add(n)
 }
 
-// add counts one outcome in slot. An outcome from before the window counts in the newest slot, and reports whether the ring was
-// wound back for it.
+// add counts one outcome in slot, and reports whether the ring was wound back for it. An outcome from before the window
+// counts in the newest slot.
 func (g *ring) add(slot int64, v verdict) (rewound bool) {
 	if slot <= g.newest.Load()-g.buckets {
 		slot, rewound = g.addLate(slot)

@@ -1,13 +1,10 @@
 package cluster
 
-import (
-	"context"
-	"errors"
-	"net"
-	"strings"
+import "errors"
 
-	"github.com/redis/go-redis/v9"
-)
+// ReasonUnavailable is the reason of a spillway.Rejection when Redis does not answer and the fallback refuses: the
+// service lacks something, and the caller has not used up its limit.
+const ReasonUnavailable = "redis unavailable"
 
 // The reasons of a [RedisError], fit for metric labels.
 const (
@@ -38,36 +35,5 @@ func (e *RedisError) Error() string {
 	return "cluster: " + e.Reason + ": " + e.Err.Error()
 }
 
-// Unwrap returns the error of the client.
-func (e *RedisError) Unwrap() error { return e.Err }
-
-// Is reports whether target is [ErrRedis].
-func (e *RedisError) Is(target error) bool { return target == ErrRedis }
-
-// reasonOf classes an error of the client.
-func reasonOf(err error) string {
-	var fromServer redis.Error
-	var network net.Error
-	switch {
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errQueued):
-		return ReasonBusy
-	case errors.As(err, &fromServer):
-		text := err.Error()
-		switch {
-		case strings.Contains(text, "WRONGTYPE"): // Redis 6 adds a prefix
-			return ReasonType
-		case isFull(err):
-			return ReasonRefused
-		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
-			return ReasonScript
-		}
-		return ReasonRefused
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return ReasonTimeout
-	}
-	return ReasonConn
-}
-
-// isFull reports whether Redis has no memory for new keys. Redis answers at once then, and continues with existing
-// keys.
-func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }
+// Unwrap returns [ErrRedis] and the error of the client.
+func (e *RedisError) Unwrap() []error { return []error{ErrRedis, e.Err} }

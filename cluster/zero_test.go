@@ -1,4 +1,4 @@
-package cluster
+package cluster_test
 
 import (
 	"context"
@@ -8,6 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/exact"
+	"github.com/spillway-go/spillway/cluster/lease"
+	"github.com/spillway-go/spillway/cluster/lock"
 )
 
 // A value that no constructor returned denies, does no harm and can be closed.
@@ -18,9 +22,9 @@ func TestZeroValuesDeny(t *testing.T) {
 		require.ErrorIs(t, err, spillway.ErrRejected)
 	}
 	denied := func(err error) { t.Helper(); denies(nil, err) }
-	for _, p := range []spillway.Policy{new(Limit), new(Quota), new(Allowance), new(Semaphore)} {
+	for _, p := range []spillway.Policy{new(exact.Limit), new(lease.Limit), new(exact.Allowance), new(lock.Semaphore)} {
 		denies(p.Admit(ctx, spillway.Request{Key: "k"}))
-		for _, ticket := range []spillway.Ticket{0, 1, 2, 3, 1<<ticketShift | fromBatch} {
+		for _, ticket := range []spillway.Ticket{0, 1, 2, 3, 15} {
 			p.Done(spillway.Request{Key: "k"}, ticket, refused)
 		}
 		gate := spillway.New(p)
@@ -33,63 +37,53 @@ func TestZeroValuesDeny(t *testing.T) {
 		}
 	}
 
-	l := new(Limit)
+	l := new(exact.Limit)
 	denies(l.Take(ctx, "k", 1))
 	denies(l.Take(ctx, "k", 0))
 	denies(l.TakeUpTo(ctx, "k", 1))
-	denies(l.Peek(ctx, "k"))
+	denies(l.Take(ctx, "k", 0))
 	denied(l.Wait(ctx, "k", 1))
-	denied(l.Refund(ctx, "k", new(Result), 1))
+	denied(l.Refund(ctx, "k", new(exact.Result), 1))
 	denied(l.Reset(ctx, "k"))
-	denied(l.Delete(ctx, "k"))
-	denied(l.SetRules())
-	denies(l.SetRule(ctx, "k", Rule{}, AndKeep))
+	denied(l.Tune())
+	denies(l.SetRule(ctx, "k", nil, exact.AndKeep))
 	_, _, err := l.StoredRule(ctx, "k")
 	denied(err)
 	require.Empty(t, l.Quotas())
 	require.Zero(t, l.Stats())
-	RuleQuota{}.Quota(time.Now(), spillway.Request{})
-	require.Equal(t, "no rule", Rule{}.String())
-	require.Zero(t, Rule{}.Window())
-	_, err = NewAllowance(&AllowanceOptions{Limit: l, Nodes: 1})
-	require.ErrorContains(t, err, "cluster: Allowance: Limit must")
+	_, err = exact.NewAllowance(&exact.AllowanceOptions{Limit: l, Nodes: 1})
+	require.ErrorContains(t, err, "exact: Allowance: Limit must")
 
-	q := new(Quota)
+	q := new(lease.Limit)
 	denies(q.Take(ctx, "k", 0))
-	denied(q.SetLimit(QuotaOptions{}.Rate, 1))
+	denied(q.Tune(lease.Options{}.Rule))
 	require.Zero(t, q.Stats())
 	_, known := q.KeyStats("k")
 	require.False(t, known)
 	q.Close()
 	q.Close()
 
-	a := new(Allowance)
+	a := new(exact.Allowance)
 	require.NoError(t, a.Sweep(ctx))
 	require.NoError(t, a.Close())
 
-	s := new(Semaphore)
+	s := new(lock.Semaphore)
 	denies(s.Acquire(ctx, "k"))
 	denies(s.TryAcquire(ctx, "k"))
-	denied(s.SetLimit(1))
+	denied(s.Tune(s.Options()))
 	_, _, err = s.Peek(ctx, "k")
 	denied(err)
 	require.Zero(t, s.Stats())
 	require.NoError(t, s.Close())
 
-	m := new(Mutex)
-	denies(m.Lock(ctx, "k"))
-	denies(m.TryLock(ctx, "k"))
-	require.Zero(t, m.Stats())
-	require.NoError(t, m.Close())
-
-	h := new(Held)
+	h := new(lock.Lease)
 	require.ErrorIs(t, h.Context().Err(), context.Canceled)
 	<-h.Context().Done()
 	require.Zero(t, h.Fence())
 	require.Empty(t, h.Key())
 	require.Zero(t, h.Remaining())
-	_, err = h.Share()
-	require.ErrorIs(t, err, ErrLeaseLost)
+	_, err = h.Clone()
+	require.ErrorIs(t, err, lock.ErrLeaseLost)
 	require.NoError(t, h.Release())
-	require.NotEmpty(t, new(RedisError).Error())
+	require.NotEmpty(t, new(cluster.RedisError).Error())
 }

@@ -97,8 +97,7 @@ func TestBucketReserves(t *testing.T) {
 	reserve(3*d, 1, 2*d)
 }
 
-// As in x/time, what others have reserved since is not given away: they were told when to go, and would meet those who came
-// instead.
+// As in x/time, Cancel keeps the tokens that later reservations hold: their callers would collide with newcomers.
 func TestBucketCancelKeepsThePromiseToThoseBehind(t *testing.T) {
 	b := newBucket(t, Per(10, time.Second), 10)
 	require.NoError(t, b.AllowAt(after(0), 10))
@@ -247,7 +246,7 @@ func TestBucketStats(t *testing.T) {
 	require.NoError(t, err)
 	play(t, b, []call{{0, 1, false}, {0, 1, false}, {0, 3, false}, {0, -1, false}})
 	r.RefundAt(after(0), 1)
-	require.Equal(t, Stats{Name: "token bucket", Admitted: 1, Refused: 2, Impossible: 2, Returned: 1}, b.Stats())
+	require.Equal(t, Stats{Name: "token bucket", Admitted: 1, Refused: 2, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: ReasonRate, Count: 2}}, Impossible: 2, Returned: 1}, b.Stats())
 	r.RefundAt(after(0), -5)
 	r.RefundAt(after(0), 0)
 	r.RefundAt(after(0), math.MaxInt)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -58,7 +59,7 @@ type places struct {
 	limit    atomic.Int64
 	inFlight atomic.Int64
 	refused  stats.Counter
-	reject   *rejections
+	reject   *rejections.Set
 	plan     plan[int64] // as it was made
 }
 
@@ -148,9 +149,9 @@ func (c *places) release(n int64) {
 
 func (c *places) refusal(n int64) *spillway.Rejection {
 	if n < 0 || n > c.limit.Load() {
-		return c.reject.cost(n)
+		return c.reject.Cost(n)
 	}
-	return &c.reject.unknown
+	return c.reject.Unknown()
 }
 
 // Rule is that of [Limiter].
@@ -185,7 +186,9 @@ func (c *places) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 
 // Stats is that of [Limiter].
 func (c *places) Stats() Stats {
-	return Stats{Name: c.plan.name, InFlight: c.inFlight.Load(), Refused: c.refused.Value()}
+	s := Stats{Name: c.plan.name, InFlight: c.inFlight.Load()}
+	s.refuse(c.reject.Reason, c.refused.Value())
+	return s
 }
 
 // lending is the rule of a Concurrency for a Keyed, where the lock of a shard guards the count in flight.

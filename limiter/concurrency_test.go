@@ -29,7 +29,7 @@ func TestConcurrencyCounts(t *testing.T) {
 	require.False(t, c.Allow())
 	require.NoError(t, c.AllowAt(start, 0))
 	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, c.AllowAt(start, 1), "a lack of room, not a quota")
-	require.Equal(t, Stats{Name: "concurrency", InFlight: 3, Refused: 1}, c.Stats())
+	require.Equal(t, Stats{Name: "concurrency", InFlight: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "concurrency", Reason: ReasonLimit, Count: 1}}}, c.Stats())
 	require.False(t, c.Idle(start))
 	c.Release(2)
 	require.Equal(t, State{Limit: 3, Remaining: 2}, c.PeekAt(readClock()))

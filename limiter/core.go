@@ -12,8 +12,8 @@ type core[S any] interface {
 	// take takes n tokens, at least 1 and at most max, now or in at most maxWait ns. It returns the wait and a stamp
 	// for giveBack, whose uppermost bit is 0. If it cannot, it returns false and the time until it could.
 	take(s *S, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool)
-	// giveBack returns the tokens of a loan that time has not returned already. It may return fewer, but never so many
-	// that more tokens pass than without the loan. Tokens of waiting callers count at the time when they may pass.
+	// giveBack returns the tokens of a loan as far as time has not returned them already. It may return fewer.
+	// Never more tokens pass than if the loan had not been taken, where a reservation passes at its promised time.
 	giveBack(s *S, m moment, l loan)
 	peek(s *S, m moment) State
 	// idle reports whether the state equals a new one.
@@ -39,5 +39,5 @@ type loan struct {
 	stamp   uint64 // what take returned
 }
 
-// noStamp stands for a stamp that the caller has not kept. No Policy may issue it as a Ticket.
+// noStamp stands for an unknown stamp. It is not a valid Ticket.
 const noStamp = ^uint64(0)

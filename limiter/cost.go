@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // The reasons of the rejections in this package, fit for metric labels.
@@ -16,8 +17,8 @@ const (
 	ReasonWait     = "wait too long"       // the request would wait, or has waited, too long
 	ReasonDeadline = "deadline too near"   // the turn of the request would come after the deadline of its context
 	ReasonOusted   = "ousted from queue"   // the request waited, and lost its place to a request of higher priority
-	ReasonTooLarge = "cost exceeds limit"  // it costs more than can ever pass
-	ReasonNegative = "cost is negative"    // tokens are not minted that way
+	ReasonTooLarge = rejections.TooLarge   // it costs more than can ever pass
+	ReasonNegative = rejections.Negative   // tokens are not minted that way
 	ReasonZero     = "limiter is not made" // the limit is a zero value, which no constructor has made
 )
 

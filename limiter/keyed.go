@@ -192,7 +192,7 @@ func (k *Keyed) Tune(rule Rule) error { return k.TuneAt(readClock(), rule) }
 // requests wait, which takes some 10 ms for a million keys.
 func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	if k.keys == nil {
-		return nil
+		return errors.New("limiter: Keyed: Tune: a zero Keyed has no limit to tune: make it with NewKeyed")
 	}
 	return k.keys.tune(k.clock.moment(now), rule)
 }

@@ -31,8 +31,7 @@ type keyed[S any] struct {
 	*table[S]
 	core   atomic.Pointer[core[S]]
 	plan   atomic.Pointer[plan[S]]
-	reject *rejections
-	ends   *countdown // as in limit; nil if each key has its own windows
+	reject refusals // without ends if each key has windows of its own
 	wall   bool
 	lent   bool
 }
@@ -42,9 +41,9 @@ func newKeyedLimits[S any](maxKeys int, r planner[S]) (keyedLimits, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keyed[S]{table: newTable[S](maxKeys), reject: p.rejections(), wall: p.calendar}
+	k := &keyed[S]{table: newTable[S](maxKeys), reject: refusals{Set: p.rejections()}, wall: p.calendar}
 	if p.calendar {
-		k.ends = new(countdown)
+		k.reject.ends = new(countdown)
 	}
 	_, k.lent = any(p.core).(*lending)
 	k.core.Store(&p.core)
@@ -97,8 +96,8 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	case b.stamp != noStamp && b.stamp&sharedBit != 0:
 		s, b.stamp = &sh.shared, b.stamp&^sharedBit
 	case k.lent:
-		// Without a stamp it is unknown whether the tokens were lent while the key had no limit of its own. Tokens that
-		// the key does not hold are still missing from the shared limit.
+		// Without a stamp it is unknown whether it was lent while the key had no limit of its own. What the key does not hold,
+		// be it because such a one was taken for its own before, is still missing from the shared one.
 		own := s.lent(b.n)
 		c.giveBack(&sh.shared.state, m, loan{n: b.n - own})
 		if b.n = own; s == nil {
@@ -125,13 +124,7 @@ func (s *slot[S]) lent(n int64) int64 {
 }
 
 func (k *keyed[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
-	switch {
-	case v == impossible:
-		return k.reject.cost(n)
-	case k.ends != nil && wait < horizon:
-		return k.ends.until(k.reject, m.ns, m.ns+wait)
-	}
-	return k.reject.after(time.Duration(wait))
+	return k.reject.of(m, n, wait, v)
 }
 
 func (k *keyed[S]) peek(m moment, key string) State {
@@ -184,11 +177,11 @@ func (k *keyed[S]) stats() KeyedStats {
 		st.Overflowed += sh.tally.overflowed
 		sh.mu.Unlock()
 	}
-	st.Stats = sum.stats(k.reject.policy, 0)
+	st.Stats = sum.stats(&k.reject, 0)
 	return st
 }
 
-func (k *keyed[S]) name() string          { return k.reject.policy }
+func (k *keyed[S]) name() string          { return k.reject.Policy }
 func (k *keyed[S]) max() int64            { return (*k.core.Load()).max() }
 func (k *keyed[S]) window() time.Duration { return (*k.core.Load()).window() }
 func (k *keyed[S]) calendar() bool        { return k.wall }

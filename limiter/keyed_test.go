@@ -293,7 +293,7 @@ func TestKeyedDirectly(t *testing.T) {
 		require.ErrorAs(t, k.AllowAt(time.Now(), "a", 3), &cost)
 		require.ErrorAs(t, k.Wait(t.Context(), "a", -1), &cost)
 		require.Equal(t, KeyedStats{
-			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: 1 << 20,
+			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: ReasonRate, Count: 1}}, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: 1 << 20,
 		}, k.Stats())
 		day := newKeyed(t, newWindow(t, FixedWindow{Limit: 1, Calendar: EveryDay}), 0)
 		require.True(t, day.Allow("a"))

@@ -15,9 +15,7 @@ import (
 // state.
 type limit[S any] struct {
 	clock  clock
-	reject *rejections
-	// ends counts down to the end of a window that is the same for all requests. It may be nil.
-	ends *countdown
+	reject refusals
 	// calendar is that of the plan.
 	calendar bool
 	// closed is the time until which nothing passes, unless tokens are given back. With it, refusals during a flood
@@ -51,11 +49,11 @@ func newLimit[S any](p plan[S], err error) (Limiter, error) {
 // make sets up a zero limit.
 func (l *limit[S]) make(p plan[S]) {
 	l.clock = newClock()
-	l.reject = p.rejections()
+	l.reject.Set = p.rejections()
 	l.calendar = p.calendar
 	l.core, l.plan = p.core, &p
 	if _, ok := p.rule.(FixedWindow); ok {
-		l.ends = new(countdown)
+		l.reject.ends = new(countdown)
 	}
 }
 
@@ -67,11 +65,10 @@ func (l *limit[S]) Admit(_ context.Context, r spillway.Request) (spillway.Ticket
 	if v == taken {
 		return spillway.Ticket(stamp), nil
 	}
-	return 0, l.refusal(m, n, wait, v)
+	return 0, l.reject.of(m, n, wait, v)
 }
 
-// Done gives back what r took if it was [spillway.Refused]. Otherwise it does nothing, because this limit does not use
-// outcomes or latencies.
+// Done gives back the tokens of r if it was [spillway.Refused]. For other outcomes it does nothing.
 func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
 		m := l.clock.moment(r.Arrived)
@@ -141,14 +138,14 @@ func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.core.peek(&l.state, l.clock.moment(now))
-	return spillway.Quota{Name: l.reject.policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
+	return spillway.Quota{Name: l.reject.Policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
 // Stats is that of [Limiter].
 func (l *limit[S]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts.stats(l.reject.policy, l.fast.Value())
+	return l.counts.stats(&l.reject, l.fast.Value())
 }
 
 // Release does nothing: time gives tokens back.
@@ -184,8 +181,11 @@ func (l *limit[S]) tune(m moment, rule Rule) error {
 	return nil
 }
 
-func (c *counts) stats(name string, fast int64) Stats {
-	return Stats{Name: name, Admitted: c.admitted, Refused: c.refused + fast, Impossible: c.impossible, Returned: c.returned}
+// stats returns the counts of a limit with one reason to refuse; fast of its refusals are not in c.
+func (c *counts) stats(r *refusals, fast int64) Stats {
+	s := Stats{Name: r.Policy, Admitted: c.admitted, Impossible: c.impossible, Returned: c.returned}
+	s.refuse(r.Reason, c.refused+fast)
+	return s
 }
 
 // A verdict is the result of an attempt to take tokens.
@@ -237,20 +237,9 @@ func (l *limit[S]) giveBack(m moment, b loan) {
 	l.closed.Store(open)
 }
 
-// refusal returns the rejection of a request that was not admitted.
-func (l *limit[S]) refusal(m moment, n, wait int64, v verdict) *spillway.Rejection {
-	switch {
-	case v == impossible:
-		return l.reject.cost(n)
-	case l.ends != nil && wait < horizon:
-		return l.ends.until(l.reject, m.ns, m.ns+wait)
-	}
-	return l.reject.after(time.Duration(wait))
-}
-
-// failure is refusal for direct callers.
+// failure returns the error of a direct call that was not admitted.
 func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
-	rej := l.refusal(m, int64(n), wait, v)
+	rej := l.reject.of(m, int64(n), wait, v)
 	if v != impossible {
 		return rej
 	}
@@ -259,7 +248,7 @@ func (l *limit[S]) failure(m moment, n int, wait int64, v verdict) error {
 	return &CostError{Limit: rej.Policy, Cost: n, Max: int(min(l.core.max(), math.MaxInt)), rejection: rej}
 }
 
-// patience returns how long ctx allows a caller to wait from now on.
+// patience returns the time from now to the deadline of ctx.
 func patience(ctx context.Context, now time.Time) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return deadline.Sub(now)

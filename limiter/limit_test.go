@@ -24,7 +24,7 @@ func TestZeroValuesDeny(t *testing.T) {
 			require.Zero(t, q.Quota(start, spillway.Request{}).Limit)
 		}
 	}
-	require.NoError(t, new(Keyed).Tune(Bucket{}))
+	require.ErrorContains(t, new(Keyed).Tune(Bucket{}), "a zero Keyed has no limit to tune")
 	require.False(t, new(Keyed).Allow("a"), "a zero value cannot be brought to life")
 	require.Nil(t, new(Keyed).Rule())
 	require.Error(t, new(Keyed).AllowAt(start, "a", 1))

@@ -80,7 +80,8 @@ type State struct {
 type Stats struct {
 	Name       string
 	Admitted   int64 // admitted requests, including reservations; a Concurrency does not count them, because that would double its cost
-	Refused    int64 // requests refused for now; an Allow that a Concurrency refuses is not counted either
+	Refused    int64 // requests refused for now: the sum of ByReason; an Allow that a Concurrency refuses is not counted
+	ByReason   []spillway.Refusal
 	Impossible int64 // requests refused because their cost can never pass
 	Returned   int64 // admitted and later given back: refused by a later policy, cancelled or refunded
 
@@ -89,7 +90,14 @@ type Stats struct {
 	// For a Shaper and a Queue: requests that wait now, including reservations, and requests that gave up because their
 	// context ended or by [Reservation.CancelAt].
 	Waiting, Cancelled int64
-	// For a Queue: how many of Admitted had to wait, and how many of Refused found it full, waited too long, or lost
-	// their place to a request of higher priority.
-	Waited, Full, Late, Ousted int64
+	// Of a Queue: how many of Admitted had to wait.
+	Waited int64
+}
+
+// refuse adds n refusals for one reason.
+func (s *Stats) refuse(reason string, n int64) {
+	if n > 0 {
+		s.Refused += n
+		s.ByReason = append(s.ByReason, spillway.Refusal{Policy: s.Name, Reason: reason, Count: n})
+	}
 }

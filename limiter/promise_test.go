@@ -229,9 +229,9 @@ func (p *player) giveBack(i int) {
 // A leak promises that what is poured in at a use never stands above full, in ticks of which each ns takes rate away.
 type leak struct {
 	rate, per, full int64
-	before          bool  // what was poured in before is what must not stand above full
-	slack           int64 // that is not worth a failure
-	level, at       int64 // of what is settled
+	before          bool  // only earlier entries may not exceed full
+	slack           int64 // tolerated excess
+	level, at       int64 // after the settled entries
 }
 
 func (l *leak) pour(level, at, now, n int64) (before, later int64) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // An Order says which request is next in a [Queue] among those of the same priority.
@@ -86,10 +87,10 @@ func (r Queue) build() (Limiter, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	q := &queue{clock: newClock(), reject: newRejections(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
+	q := &queue{clock: newClock(), reject: rejections.New(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
 	q.list.setRule(0, r)
 	for _, reason := range []string{ReasonFull, ReasonWait, ReasonOusted} {
-		rej := q.reject.build(reason, 0)
+		rej := q.reject.Build(reason, 0)
 		q.other[reason] = &rej
 	}
 	return q, nil
@@ -100,7 +101,7 @@ func (r Queue) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
 // A queue is the limit by a [Queue].
 type queue struct {
 	clock  clock
-	reject *rejections
+	reject *rejections.Set
 	other  map[string]*spillway.Rejection
 
 	mu sync.Mutex
@@ -123,7 +124,7 @@ func (q *queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), r.Priority)
 }
 
-// Done gives the places of r back, whatever the outcome, and the next waiting requests get them.
+// Done gives the places of r back, whatever its outcome, and the next callers get them.
 func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
@@ -144,7 +145,7 @@ func (q *queue) try(now int64, n int) error {
 		return q.costError(n)
 	case !q.list.tryNow(now, int64(n), spillway.Normal):
 		q.counts.busy++
-		return &q.reject.unknown
+		return q.reject.Unknown()
 	}
 	q.counts.admitted++
 	return nil
@@ -152,7 +153,7 @@ func (q *queue) try(now int64, n int) error {
 
 // costError returns the error for a cost that can never pass. The caller holds the lock.
 func (q *queue) costError(n int) error {
-	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.cost(int64(n))}
+	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.Cost(int64(n))}
 }
 
 // Wait is that of [Limiter].
@@ -221,7 +222,7 @@ func (q *queue) next(rule Rule) (Queue, error) {
 	if err := next.complete(); err != nil {
 		return next, err
 	}
-	return next, sameName("Queue", q.reject.policy, next.Name)
+	return next, sameName("Queue", q.reject.Policy, next.Name)
 }
 
 // PeekAt is that of [Limiter].
@@ -245,7 +246,7 @@ func (q *queue) Idle(time.Time) bool {
 // Quota is that of [Limiter].
 func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := q.PeekAt(now)
-	return spillway.Quota{Name: q.reject.policy, Limit: s.Limit, Remaining: s.Remaining}
+	return spillway.Quota{Name: q.reject.Policy, Limit: s.Limit, Remaining: s.Remaining}
 }
 
 // Stats is that of [Limiter].
@@ -253,11 +254,15 @@ func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := &q.counts
-	return Stats{
-		Name: q.reject.policy, Admitted: c.admitted, Refused: c.busy + c.full + c.late + c.ousted, Impossible: c.impossible,
-		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled,
-		Waited: c.waited, Full: c.full, Late: c.late, Ousted: c.ousted,
+	s := Stats{
+		Name: q.reject.Policy, Admitted: c.admitted, Impossible: c.impossible,
+		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled, Waited: c.waited,
 	}
+	s.refuse(ReasonLimit, c.busy)
+	s.refuse(ReasonFull, c.full)
+	s.refuse(ReasonWait, c.late)
+	s.refuse(ReasonOusted, c.ousted)
+	return s
 }
 
 var _ spillway.Policy = (*queue)(nil)

@@ -106,7 +106,9 @@ func TestQueueIsBounded(t *testing.T) {
 		var rej *spillway.Rejection
 		require.ErrorAs(t, l.errs["c"], &rej)
 		require.False(t, rej.OverQuota)
-		require.Equal(t, Stats{Name: "queue", InFlight: 2, Admitted: 3, Waited: 1, Refused: 4, Full: 2, Late: 1, Ousted: 1}, q.Stats())
+		require.Equal(t, Stats{Name: "queue", InFlight: 2, Admitted: 3, Waited: 1, Refused: 4, ByReason: []spillway.Refusal{
+			{Policy: "queue", Reason: ReasonFull, Count: 2}, {Policy: "queue", Reason: ReasonWait, Count: 1}, {Policy: "queue", Reason: ReasonOusted, Count: 1},
+		}}, q.Stats())
 	})
 }
 

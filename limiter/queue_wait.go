@@ -8,14 +8,14 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// enter takes n places for a request that came at now, and waits for them if necessary.
+// enter takes n places for a call that arrived at now, and waits for them if necessary.
 func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) error {
 	q.mu.Lock()
 	switch {
 	case n < 0 || n > q.list.limit:
 		q.counts.impossible++
 		q.mu.Unlock()
-		return q.reject.cost(n)
+		return q.reject.Cost(n)
 	case q.list.tryNow(now, n, p):
 		q.counts.admitted++
 		q.mu.Unlock()
@@ -37,7 +37,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	return q.await(ctx, g, now, time.Duration(wait))
 }
 
-// await blocks until g, which came at now, has its places or has to leave.
+// await blocks until g, which arrived at now, has its places or leaves.
 func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Duration) error {
 	c := newClock()
 	timer := time.NewTimer(wait) //nolint:forbidigo // the shell that blocks
@@ -58,7 +58,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 		return q.other[ReasonOusted]
 	case g.fate == large:
 		q.counts.impossible++
-		return q.reject.cost(g.n)
+		return q.reject.Cost(g.n)
 	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer fired before the lock was free
 		q.counts.admitted++
 		q.counts.waited++

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/roundup"
+
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 func TestRetryAfterIsRoundedUpALittle(t *testing.T) {
-	r := newRejections("p", "r", true)
+	r := &refusals{Set: rejections.New("p", "r", true)}
 	check := func(wait time.Duration) {
 		t.Helper()
 		rej := r.after(wait)
@@ -41,7 +43,7 @@ func TestRetryAfterIsRoundedUpALittle(t *testing.T) {
 
 // However the waits vary, there are few rejections: none is built per request.
 func TestRejectionsAreShared(t *testing.T) {
-	r := newRejections("p", "r", true)
+	r := &refusals{Set: rejections.New("p", "r", true)}
 	seen := map[any]bool{}
 	for wait := time.Duration(1); wait < horizon/2; wait += wait/1000 + 1000 {
 		seen[r.after(wait)] = true

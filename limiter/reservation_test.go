@@ -79,7 +79,7 @@ func TestBucketRefundsNothingTwice(t *testing.T) {
 		used.RefundAt(after(8900*time.Millisecond), 500)
 		require.Equal(t, int64(1000), b.PeekAt(after(8900*time.Millisecond)).Remaining)
 	}
-	// At once, all comes back, whoever is first.
+	// Given back at once, all tokens return, in any order.
 	b := newBucket(t, Per(100, s), 1000)
 	var rs []Reservation
 	for range 10 {
@@ -267,7 +267,7 @@ func TestRefusedForTheDeadline(t *testing.T) {
 	})
 }
 
-// A Keyed that is told when tokens were taken gives back what still counts.
+// RefundAt gives back the tokens that still count, going by the time at which they were taken.
 func TestKeyedRefundAt(t *testing.T) {
 	const s = time.Second
 	log := newKeyed(t, newLog(t, 2000, 60*s), 0)
@@ -304,7 +304,7 @@ func TestKeyedRefundAt(t *testing.T) {
 	}
 }
 
-// When this window and the next are used up, the one after is told.
+// When this window and the next are used up, RetryAfter leads to the one after.
 func TestCalendarTellsOfTheWindowAfterTheNext(t *testing.T) {
 	w := newWindow(t, FixedWindow{Limit: 1, Calendar: EveryMinute})
 	require.NoError(t, w.AllowAt(after(30*time.Second), 1))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spillway-go/spillway/internal/isnil"
 	"github.com/spillway-go/spillway/internal/name"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A Rule says what a limit allows, as plain data: a [Bucket], [FixedWindow], [SlidingWindow], [SlidingLog], [WarmUp],
@@ -42,7 +43,7 @@ type planner[S any] interface {
 	plan() (plan[S], error)
 }
 
-func (p *plan[S]) rejections() *rejections { return newRejections(p.name, p.reason, !p.room) }
+func (p *plan[S]) rejections() *rejections.Set { return rejections.New(p.name, p.reason, !p.room) }
 
 // next returns the plan of a rule that replaces p while the limit runs.
 func (p *plan[S]) next(rule Rule) (plan[S], error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A Shaper is the [Rule] of a leaky bucket used as a queue: requests arrive at any pace and pass one by one at an even
@@ -67,19 +68,34 @@ func (r Shaper) build() (Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shaper{clock: newClock(), spacer: sp, rule: r, reject: map[string]*rejections{}}
-	for _, reason := range []string{ReasonRate, ReasonWait, ReasonFull, ReasonDeadline} {
-		s.reject[reason] = newRejections(r.Name, reason, true)
+	s := &shaper{clock: newClock(), spacer: sp, rule: r, reject: map[string]*countedRefusals{}}
+	for _, reason := range shaperReasons {
+		s.reject[reason] = &countedRefusals{refusals: refusals{Set: rejections.New(r.Name, reason, true)}}
 	}
 	return s, nil
 }
 
 func (r Shaper) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
 
+// shaperReasons are the reasons for which a shaper refuses.
+var shaperReasons = [...]string{ReasonRate, ReasonWait, ReasonFull, ReasonDeadline}
+
+// countedRefusals are the refusals of a shaper for one reason.
+type countedRefusals struct {
+	refusals
+	n int64 // guarded by mu of the shaper
+}
+
+// count counts one refusal and returns it.
+func (r *countedRefusals) count(wait int64) *spillway.Rejection {
+	r.n++
+	return r.after(time.Duration(wait))
+}
+
 // A shaper is the limit by a [Shaper].
 type shaper struct {
 	clock  clock
-	reject map[string]*rejections // by reason; never changed
+	reject map[string]*countedRefusals // by reason; never changed
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -99,7 +115,7 @@ func (s *shaper) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket
 	return spillway.Ticket(stamp), err
 }
 
-// Done gives the turn of r back if it was [spillway.Refused], and waiting requests move up.
+// Done gives the turn of r back if it was [spillway.Refused], and waiting callers move up.
 func (s *shaper) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	if res.Outcome == spillway.Refused {
 		now := s.clock.ns(r.Arrived)
@@ -120,8 +136,7 @@ func (s *shaper) AllowAt(now time.Time, n int) error {
 	case taken:
 		return nil
 	case refused:
-		s.counts.refused++
-		return s.reject[ReasonRate].after(time.Duration(wait))
+		return s.reject[ReasonRate].count(wait)
 	}
 	return s.misuse(n)
 }
@@ -155,8 +170,7 @@ func (s *shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reserva
 	case refused:
 		sp, wait, reason := s.spacer.enqueue(m, int64(n), int64(min(maxWait, s.rule.MaxWait)), nil)
 		if sp == nil {
-			s.counts.refused++
-			return Reservation{}, s.reject[reason].after(time.Duration(wait))
+			return Reservation{}, s.reject[reason].count(wait)
 		}
 		s.counts.admitted++
 		return Reservation{from: s, n: int64(n), at: m, spot: sp, delay: time.Duration(wait)}, nil
@@ -233,8 +247,14 @@ func (s *shaper) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 func (s *shaper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.counts.stats(s.rule.Name, 0)
-	st.Waiting, st.Cancelled = int64(s.spacer.waiting), s.cancelled
+	c := &s.counts
+	st := Stats{
+		Name: s.rule.Name, Admitted: c.admitted, Impossible: c.impossible, Returned: c.returned,
+		Waiting: int64(s.spacer.waiting), Cancelled: s.cancelled,
+	}
+	for _, reason := range shaperReasons {
+		st.refuse(reason, s.reject[reason].n)
+	}
 	return st
 }
 

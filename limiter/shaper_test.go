@@ -153,7 +153,9 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		}
 		require.Equal(t, 10, cost.Max)
 		require.Equal(t, int64(12), s.Stats().Impossible)
-		require.Equal(t, Stats{Name: "shaper", Admitted: 3, Refused: 2, Waiting: 2}, q.Stats())
+		require.Equal(t, Stats{Name: "shaper", Admitted: 3, Refused: 2, Waiting: 2, ByReason: []spillway.Refusal{
+			{Policy: "shaper", Reason: ReasonWait, Count: 1}, {Policy: "shaper", Reason: ReasonFull, Count: 1},
+		}}, q.Stats())
 	})
 }
 

@@ -24,11 +24,11 @@ func (s *shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
 // misuse returns the error for a cost that can never pass. The caller holds the lock.
 func (s *shaper) misuse(n int) error {
 	return &CostError{
-		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].cost(int64(n)),
+		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].Cost(int64(n)),
 	}
 }
 
-// pass waits for the turn of a caller that has arrived.
+// pass waits for the turn of a call.
 func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp uint64, err error) {
 	now := s.clock.ns(arrived)
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp ui
 	}
 	s.mu.Unlock()
 	if v == impossible {
-		return 0, s.reject[ReasonRate].cost(n)
+		return 0, s.reject[ReasonRate].Cost(n)
 	}
 	return stamp, nil
 }
@@ -59,14 +59,13 @@ func (s *shaper) join(ctx context.Context, now, n int64) (*spot, error) {
 	if sp != nil {
 		return sp, nil
 	}
-	s.counts.refused++
 	if reason == ReasonWait && left < s.rule.MaxWait {
 		reason = ReasonDeadline
 	}
-	return nil, s.reject[reason].after(time.Duration(wait))
+	return nil, s.reject[reason].count(wait)
 }
 
-// await blocks until the turn of sp, which came at now. The first waiter in the queue watches the clock for all.
+// await blocks until the turn of sp, which arrived at now. The first in the queue watches the clock for all.
 func (s *shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, err error) {
 	timer := time.NewTimer(horizon) //nolint:forbidigo // the shell that blocks
 	defer timer.Stop()

@@ -22,13 +22,13 @@ type waitlist struct {
 	emptied  int64   // the last ns at which the queue was known to be empty
 }
 
-// A level holds the waiters of one priority, the earliest first.
+// A level holds the waiting callers of one priority, in the order of their arrival.
 type level struct {
 	priority   spillway.Priority
 	head, tail *guest
 }
 
-// A guest is one who waits in a waitlist.
+// A guest is a waiting call.
 type guest struct {
 	n          int64
 	priority   spillway.Priority
@@ -47,12 +47,12 @@ const (
 	large       // the limit has become too small for it
 )
 
-// tryNow takes n places if they are free and no request waits for them.
+// tryNow takes n places if they are free and no call waits for them.
 func (q *waitlist) tryNow(now, n int64, p spillway.Priority) bool {
 	if q.waiting == 0 {
 		q.emptied = max(q.emptied, now)
 	}
-	// Places are free while requests wait only if the request at the front needs more places than are free.
+	// While callers wait, places are free only if the first caller needs more of them.
 	if n > q.limit-q.inFlight || q.waiting > 0 && q.levels[0].priority >= p {
 		return false
 	}
@@ -91,7 +91,7 @@ func (q *waitlist) enqueue(now int64, g *guest) (wait int64, ok bool) {
 	return wait, true
 }
 
-// oust removes the newest waiter of the lowest priority, if that priority is below p.
+// oust removes the newest call of the lowest priority, if that is below p.
 func (q *waitlist) oust(p spillway.Priority) bool {
 	if q.waiting == 0 {
 		return false
@@ -132,7 +132,7 @@ func (q *waitlist) remove(g *guest) {
 	q.waiting--
 }
 
-// grant gives free places to the waiters whose turn it is.
+// grant gives free places to the first callers.
 func (q *waitlist) grant(now int64) {
 	for q.waiting > 0 {
 		l := &q.levels[0]
@@ -166,14 +166,14 @@ func (q *waitlist) leave(now int64, g *guest) {
 	}
 }
 
-// setRule takes over the settings of a rule. Waiting requests keep their place and their time.
+// setRule takes the figures of a rule. Waiting calls keep their place and their time.
 func (q *waitlist) setRule(now int64, r Queue) {
 	q.maxQueue, q.order = r.MaxQueue, r.Order
 	q.maxWait, q.target, q.interval = int64(r.MaxWait), int64(r.Target), int64(r.Interval)
 	q.setLimit(now, int64(r.Limit))
 }
 
-// setLimit changes the limit. Waiting requests that need more places than the new limit have to leave.
+// setLimit changes the limit. Calls that need more places than that leave.
 func (q *waitlist) setLimit(now, limit int64) {
 	q.limit = limit
 	for i := len(q.levels) - 1; i >= 0; i-- {

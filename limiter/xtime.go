@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -30,7 +31,7 @@ type XTime struct {
 	limiter    *rate.Limiter
 	clock      clock
 	latest     atomic.Int64 // ns
-	reject     *rejections
+	reject     refusals
 	admitted   stats.Counter
 	refused    stats.Counter
 	impossible stats.Counter
@@ -47,7 +48,7 @@ func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &XTime{limiter: l, clock: newClock(), reject: newRejections(name, ReasonRate, true)}
+	x := &XTime{limiter: l, clock: newClock(), reject: refusals{Set: rejections.New(name, ReasonRate, true)}}
 	return x, nil
 }
 
@@ -73,7 +74,7 @@ func (x *XTime) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, e
 	n := costOf(&r)
 	if n < 0 || n > x.burst() {
 		x.impossible.Add(1)
-		return 0, x.reject.cost(n)
+		return 0, x.reject.Cost(n)
 	}
 	now := x.at(r.Arrived)
 	if x.limiter.AllowN(now, int(n)) {
@@ -148,7 +149,7 @@ func (x *XTime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	if s := float64(st.Limit) / perSecond; perSecond > 0 && s < horizon/1e9 {
 		window = time.Duration(s * 1e9)
 	}
-	return spillway.Quota{Name: x.reject.policy, Limit: st.Limit, Remaining: st.Remaining, Window: window, Reset: st.NextIn}
+	return spillway.Quota{Name: x.reject.Policy, Limit: st.Limit, Remaining: st.Remaining, Window: window, Reset: st.NextIn}
 }
 
 // Stats returns a snapshot of what passed through the XTime. It may be called at any time.
@@ -156,10 +157,9 @@ func (x *XTime) Stats() Stats {
 	if x.limiter == nil {
 		return Stats{}
 	}
-	return Stats{
-		Name: x.reject.policy, Admitted: x.admitted.Value(), Refused: x.refused.Value(), Impossible: x.impossible.Value(),
-		Returned: x.returned.Value(),
-	}
+	s := Stats{Name: x.reject.Policy, Admitted: x.admitted.Value(), Impossible: x.impossible.Value(), Returned: x.returned.Value()}
+	s.refuse(x.reject.Reason, x.refused.Value())
+	return s
 }
 
 var _ spillway.Policy = (*XTime)(nil)

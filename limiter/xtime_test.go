@@ -40,7 +40,7 @@ func TestXTimeDecidesAsTheLimiter(t *testing.T) {
 	require.Equal(t, int64(2), x.PeekAt(after(2*d)).Remaining)
 	require.False(t, x.Idle(after(2*d)))
 	require.True(t, x.Idle(after(3*d)))
-	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, Impossible: 2, Returned: 1}, x.Stats())
+	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "shared", Reason: ReasonRate, Count: 1}}, Impossible: 2, Returned: 1}, x.Stats())
 	require.Equal(t, spillway.Quota{Name: "shared", Limit: 3, Remaining: 2, Window: 3 * d, Reset: d}, x.Quota(after(2*d), r))
 }
 

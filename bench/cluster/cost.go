@@ -24,12 +24,12 @@ type cost struct {
 
 // costs measures the cost of a decision for the server.
 func (b *bench) costs(ctx context.Context) ([]cost, error) {
-	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.Closed}
+	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll}
 	all := []entry{
 		l.bucket(),
-		l.rule("spillway FixedWindow", cluster.FixedWindow(limiter.FixedWindow{Limit: plenty, Period: time.Hour})),
-		l.rule("spillway SlidingWindow", cluster.SlidingWindow(limiter.SlidingWindow{Limit: plenty, Window: time.Hour})),
-		l.rule("spillway SlidingLog", cluster.SlidingLog(limiter.SlidingLog{Limit: cluster.MaxLog, Window: time.Hour})),
+		l.rule("spillway FixedWindow", limiter.FixedWindow{Limit: plenty, Period: time.Hour}),
+		l.rule("spillway SlidingWindow", limiter.SlidingWindow{Limit: plenty, Window: time.Hour}),
+		l.rule("spillway SlidingLog", limiter.SlidingLog{Limit: 100_000, Window: time.Hour}),
 		l.redisRate(), l.throttled(), l.zeroToken(), l.zeroPeriod(),
 	}
 	defer closeAll(all)

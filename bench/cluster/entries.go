@@ -15,6 +15,8 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/exact"
+	"github.com/spillway-go/spillway/cluster/lease"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -33,7 +35,7 @@ type limit struct {
 	addr  string
 	rate  int
 	nodes int
-	loss  cluster.OnLoss // for Spillway's limits; 0 means their defaults
+	loss  cluster.Fallback // for Spillway's limits; 0 means their defaults
 }
 
 // plenty is a rate and a burst too large to be used up by asking Redis.
@@ -55,8 +57,8 @@ func (l limit) client() *redis.Client { return redis.NewClient(&redis.Options{Ad
 
 func (l limit) quota() entry {
 	client := l.client()
-	q := spillway.Must(cluster.NewQuota(&cluster.QuotaOptions{
-		Client: client, Name: "bench quota", Rate: limiter.Per(l.rate, time.Second), Nodes: l.nodes, OnLoss: l.loss,
+	q := spillway.Must(lease.New(&lease.Options{
+		Client: client, Name: "bench quota", Rule: limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}, Nodes: l.nodes, Fallback: l.loss,
 	}))
 	e := policy("spillway Quota", "own, monotonic", q)
 	e.ready = func(ctx context.Context) error { return leased(ctx, q, e.ask) }
@@ -65,7 +67,7 @@ func (l limit) quota() entry {
 }
 
 // leased asks for tokens until the key has a lease.
-func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, time.Time) (bool, error)) error {
+func leased(ctx context.Context, q *lease.Limit, ask func(context.Context, time.Time) (bool, error)) error {
 	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(time.Millisecond) {
 		if st, ok := q.KeyStats(key); ok && st.Source == cluster.FromLease && st.Grant > 0 {
 			return nil
@@ -78,13 +80,13 @@ func leased(ctx context.Context, q *cluster.Quota, ask func(context.Context, tim
 }
 
 func (l limit) bucket() entry {
-	return l.rule("spillway Bucket", cluster.Bucket(limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)}))
+	return l.rule("spillway Bucket", limiter.Bucket{Rate: limiter.Per(l.rate, time.Second)})
 }
 
-func (l limit) rule(name string, rule cluster.Rule) entry {
+func (l limit) rule(name string, rule limiter.Rule) entry {
 	client := l.client()
-	e := policy(name, "Redis", spillway.Must(cluster.NewLimit(&cluster.LimitOptions{
-		Client: client, Name: name, Rules: []cluster.Rule{rule}, Nodes: l.nodes, OnLoss: l.loss,
+	e := policy(name, "Redis", spillway.Must(exact.New(&exact.Options{
+		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, Fallback: l.loss,
 	})))
 	e.close = func() { _ = client.Close() }
 	return e

@@ -23,7 +23,7 @@ const window = 100 * time.Millisecond
 // patience is how long a request waits for a decision.
 const patience = time.Second
 
-// nodeOrders are the instructions for a node.
+// nodeOrders are the orders of a node.
 type nodeOrders struct {
 	Redis string
 	Rate  int           // tokens per second that each limiter grants to all nodes together
@@ -136,7 +136,7 @@ func (n *node) tell(ctx context.Context, out *json.Encoder) {
 		<-beat.C
 		for _, t := range n.over(time.Now().UnixNano() / int64(window)) {
 			if err := out.Encode(t); err != nil {
-				return // nobody listens any more
+				return // the reader has gone
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/exact"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
@@ -33,7 +34,7 @@ type liveRun struct {
 	gate        *spillway.Gate
 	shed        *shedder.Shedder
 	concurrency limiter.Limiter
-	limit       *cluster.Limit
+	limit       *exact.Limit
 	redis       *redisServer
 
 	started    atomic.Int64 // requests that reached the handlers
@@ -129,9 +130,9 @@ func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, er
 }
 
 func (l *liveRun) build() (err error) {
-	if l.limit, err = cluster.NewLimit(&cluster.LimitOptions{
+	if l.limit, err = exact.New(&exact.Options{
 		Client: l.redis.client, Nodes: 1,
-		Rules: []cluster.Rule{cluster.Bucket(limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)})},
+		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)}},
 	}); err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (l *liveRun) close() {
 	}
 	k := l.limit.Stats()
 	fmt.Fprintf(l.out, "%9d admitted: %d succeeded, %d failed, %d dropped, %d ignored; Redis decided %d, was restarted %d times, gave no answer to %d\n",
-		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Lost)
+		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Unanswered)
 }
 
 // await reports a figure that does not return to its first value.

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/lease"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
@@ -39,14 +39,13 @@ type tally struct {
 }
 
 // protect puts the shared limit of all servers in front of a handler.
-func protect(client redis.UniversalClient, name string, rate int, next http.Handler) (http.Handler, *cluster.Quota, error) {
-	quota, err := cluster.NewQuota(&cluster.QuotaOptions{
-		Client: client,
-		Name:   name,
-		Whole:  true, // one limit for all clients
-		Rate:   limiter.Per(rate, time.Second),
-		Burst:  rate / 20, // 50 ms worth
-		Nodes:  len(demands),
+func protect(client redis.UniversalClient, name string, rate int, next http.Handler) (http.Handler, *lease.Limit, error) {
+	quota, err := lease.New(&lease.Options{
+		Client:    client,
+		Name:      name,
+		IgnoreKey: true,                                                                   // one limit for all clients
+		Rule:      limiter.Bucket{Rate: limiter.Per(rate, time.Second), Burst: rate / 20}, // 50 ms worth
+		Nodes:     len(demands),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -18,9 +18,9 @@ func NewFolders(fsys fs.FS, controller string) *Folders {
 	return &Folders{fsys: fsys, controller: controller}
 }
 
-// Look returns the version, 1 or 2, and as paths in fsys the folder of the own group and of each one above it that a
-// mount shows. It searches again if the process has been moved to another group. If the folders cannot be found, there
-// are none.
+// Look returns the version, 1 or 2, and the folders of the process's group and of those parent groups that a mount
+// shows, as paths in fsys. It searches again if the process has been moved to another group. If the folders cannot be
+// found, there are none.
 func (f *Folders) Look() (version int, paths []string) {
 	own, err := fs.ReadFile(f.fsys, membershipFile)
 	if err != nil || f.version != 0 && string(own) == f.membership {

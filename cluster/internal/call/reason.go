@@ -1,0 +1,40 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/cluster"
+)
+
+// reasonOf classes an error of the client.
+func reasonOf(err error) string {
+	var fromServer redis.Error
+	var network net.Error
+	switch {
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errQueued):
+		return cluster.ReasonBusy
+	case errors.As(err, &fromServer):
+		text := err.Error()
+		switch {
+		case strings.Contains(text, "WRONGTYPE"): // Redis 6 adds a prefix
+			return cluster.ReasonType
+		case isFull(err):
+			return cluster.ReasonRefused
+		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
+			return cluster.ReasonScript
+		}
+		return cluster.ReasonRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return cluster.ReasonTimeout
+	}
+	return cluster.ReasonConn
+}
+
+// isFull reports whether Redis has no memory for new keys. Redis answers at once then, and continues with existing
+// keys.
+func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }

@@ -1,0 +1,12 @@
+// Package lease has a limit of a rate for all processes together, about which each process decides locally: it leases a
+// part of the rate from Redis.
+//
+//	limit, err := lease.New(&lease.Options{
+//		Client: client, // of github.com/redis/go-redis/v9
+//		Rule:   limiter.Bucket{Rate: limiter.Per(20_000, time.Second)},
+//		Nodes:  3, // until Redis has reported how many there are
+//	})
+//	...
+//	defer limit.Close() // the others get its part at once
+//	gate := spillway.New(limit)
+package lease

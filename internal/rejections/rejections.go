@@ -1,0 +1,64 @@
+// Package rejections keeps the refusals of one limit. All refused requests share them, and each is built when it is first
+// needed, so a refusal allocates nothing.
+package rejections
+
+import (
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/roundup"
+)
+
+// The reasons of costs that can never pass.
+const (
+	TooLarge = "cost exceeds limit"
+	Negative = "cost is negative"
+)
+
+// A Set is the refusals of one limit. It is made by [New]. All methods may be called concurrently.
+type Set struct {
+	Policy, Reason string // as in spillway.Rejection
+
+	over               bool
+	unknown            spillway.Rejection // without a time to retry
+	tooLarge, negative spillway.Rejection
+	steps              roundup.Steps[spillway.Rejection]
+}
+
+// New returns the refusals of a limit. If over is true, they are the fault of the caller, who used up its quota.
+func New(policy, reason string, over bool) *Set {
+	s := &Set{Policy: policy, Reason: reason, over: over}
+	s.unknown, s.tooLarge, s.negative = s.Build(reason, 0), s.Build(TooLarge, 0), s.Build(Negative, 0)
+	return s
+}
+
+// Build returns a new refusal for some reason.
+func (s *Set) Build(reason string, retryAfter time.Duration) spillway.Rejection {
+	return spillway.Rejection{Policy: s.Policy, Reason: reason, RetryAfter: retryAfter, OverQuota: s.over}
+}
+
+// Cost returns the refusal of a cost that can never pass.
+func (s *Set) Cost(n int64) *spillway.Rejection {
+	if n < 0 {
+		return &s.negative
+	}
+	return &s.tooLarge
+}
+
+// Unknown returns the refusal without a time to retry.
+func (s *Set) Unknown() *spillway.Rejection { return &s.unknown }
+
+// After returns the refusal of a request that should be tried again after wait. If wait is not positive, the time is
+// unknown.
+func (s *Set) After(wait time.Duration) *spillway.Rejection {
+	if wait <= 0 {
+		return &s.unknown
+	}
+	cell, told := s.steps.At(wait)
+	if rej := cell.Load(); rej != nil {
+		return rej
+	}
+	rej := s.Build(s.Reason, told)
+	cell.CompareAndSwap(nil, &rej)
+	return cell.Load()
+}
