@@ -14,9 +14,9 @@
 //   - While the CPU is short, a tighter limit holds: in flight <= pass × rt + room. Here pass is the greatest rate of answers
 //     over one latency, rt the typical latency of the calm service, and room keeps the CPU full. While goroutines keep
 //     waiting for a processor, a random share of the requests is refused too.
-//   - The typical latency rises only by proof. Missing answers, a tighter limit that costs answers, or requests that
-//     stay longer than the limit explains prove that a dependency is slow. A queue that grows in order, with steady
-//     answers none of which comes too soon, proves that a pool is full.
+//   - The typical latency rises only by proof. Missing answers, or a tighter limit that costs answers, prove that a
+//     dependency is slow. A queue that grows in order, with steady answers none of which comes too soon, proves that a
+//     pool is full.
 //
 // [Options.SLO] is the one knob that matters: it bounds how long admitted requests take, even before anything is
 // learnt. docs/algorithms.md explains the law, its constants and its weaknesses.

@@ -22,7 +22,7 @@ func variants() []variant {
 	}{
 		{"tightening", map[string]float64{"Squeeze": 1}},
 		{"missing answers", map[string]float64{"Missing": 0}},
-		{"Little's check", map[string]float64{"Slow": math.Inf(1), "Cost": 0}},
+		{"answers lost", map[string]float64{"Cost": 0}},
 		{"drift bound", map[string]float64{"Drift": 1}},
 		{"queue detector", map[string]float64{"Few": 1e9}},
 		{"waits and drops", map[string]float64{"Wait": math.Inf(1)}},
@@ -35,11 +35,11 @@ func variants() []variant {
 		value float64
 	}{
 		{"Near", 3}, {"Tight", 1.5}, {"Slack", 0.05}, {"Part", 0.125}, {"Heavy", 0.1}, {"Squeeze", 0.35}, {"Few", 10}, {"Enough", 40},
-		{"Drift", 0.002}, {"Cost", 0.6}, {"Missing", 0.4}, {"Expect", 100}, {"Far", 16}, {"Slow", 1.3}, {"Full", 0.98}, {"Wait", 0.005},
+		{"Drift", 0.002}, {"Cost", 0.6}, {"Missing", 0.4}, {"Expect", 100}, {"Far", 16}, {"Full", 0.98}, {"Wait", 0.005},
 	} {
 		half, twice := c.value/2, c.value*2
 		switch c.name {
-		case "Full", "Slow", "Tight": // their distance to 1 is what counts
+		case "Full", "Tight": // their distance to 1 is what counts
 			half, twice = 1+(c.value-1)/2, 1+(c.value-1)*2
 		}
 		all = append(all, changed(c.name+" / 2", map[string]float64{c.name: half}), changed(c.name+" x 2", map[string]float64{c.name: twice}))

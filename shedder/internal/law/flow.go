@@ -13,15 +13,9 @@ type flow struct {
 	implied float64 // stay that missing answers imply, fading
 	missing bool
 	waiting float64 // seconds of that
-	queued  float64 // seconds since no more were inside than are served without waiting
 	settled float64 // seconds since more were inside than the limit allows
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
-
-	check struct {
-		ended, stay, age float64
-		longest          float64 // that anyone should have stayed
-	}
 }
 
 // fade lets a closed bucket pass.
@@ -63,17 +57,12 @@ func (f *flow) step(l *Law, r *Reading) {
 	} else if !l.refusing() {
 		f.full = false
 	}
-	f.queued += r.Dt
-	if r.InFlight <= h.rate*l.latency.known() {
-		f.queued = 0
-	}
-	if heavy && l.little && f.queued >= f.stay {
+	if heavy && l.little {
 		f.tighten(l, r.Dt, over)
 	} else {
 		f.held = 0
 		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
 	}
-	f.heal(l, r)
 	f.bound(l, r)
 }
 
@@ -167,8 +156,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	}
 	f.stay = t
 	x := rate * t
-	burst := h.burst + 2*math.Sqrt(h.burst) // as great as the last ones, it is no overload
-	f.limit = math.Max(math.Max(2, x+(1+f.wide/2)*math.Sqrt(x)), f.wide*burst)
+	f.limit = math.Max(2, x+(1+f.wide)*math.Sqrt(x))
 	if l.o.SLO > 0 {
 		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
 	}
@@ -218,34 +206,4 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	}
 	f.missing, f.full = true, false
 	f.implied = math.Min(r.InFlight*seconds/math.Max(b.ended, 1e-9), f.far(l))
-}
-
-// heal finds a false alarm of the queue detector. By Little's law no request stays longer than limit / rate while the service
-// answers at that rate. If requests do, the service is slow, and the limit is why it answers less.
-func (f *flow) heal(l *Law, r *Reading) {
-	p, h, c := &l.P, &l.history, &f.check
-	if !f.full && !l.latency.guessed || !l.little || !l.refusing() || f.missing || h.rate == 0 {
-		c.ended, c.stay, c.age, c.longest = 0, 0, 0, 0
-		return
-	}
-	c.age += r.Dt
-	c.ended += r.Answered
-	c.stay += r.Latency
-	rate := h.rate
-	if f.held > 0 {
-		rate = f.held
-	}
-	c.longest = math.Max(c.longest, math.Max(f.limit, r.InFlight)/rate)
-	least := l.o.Window
-	if l.latency.typical == 0 {
-		least = 1
-	}
-	if c.ended < p.Expect*h.uneven || c.age < math.Max(least, 2*c.longest) {
-		return
-	}
-	if stay := c.stay / c.ended; stay > p.Slow*c.longest {
-		l.latency.believe(stay)
-		f.wide, f.held = 1, 0
-	}
-	c.ended, c.stay, c.age, c.longest = 0, 0, 0, 0
 }

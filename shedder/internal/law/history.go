@@ -71,7 +71,6 @@ type history struct {
 	rate float64 // greatest rate of ended requests over a long window, per second
 	pass float64 // the same over windows of one latency
 
-	burst  float64 // greatest number of requests admitted in a bucket
 	uneven float64 // variance of the answers in a bucket over their mean; 1 is that of chance alone (Poisson)
 }
 
@@ -132,10 +131,9 @@ func (h *history) close(b *bucket, closed func(*bucket)) {
 //
 // While requests are inside and nothing ends, the rates stay what they were: what is stuck says nothing about them.
 func (h *history) measure(p *Params, window float64) {
-	var pass, rate, burst, jumps, ended float64
+	var pass, rate, jumps, ended float64
 	n := len(h.ring)
 	for i := n - 1; i >= 0 && float64(n-1-i)*span < window; i-- {
-		burst = math.Max(burst, h.ring[i].admitted)
 		if ended += h.ring[i].ended; i > 0 {
 			jump := h.ring[i].ended - h.ring[i-1].ended
 			jumps += jump * jump / 2
@@ -148,13 +146,16 @@ func (h *history) measure(p *Params, window float64) {
 			if c == one {
 				pass = math.Max(pass, sum/(float64(c)*span))
 			}
-			if c >= min(least, n) && (sum >= p.Enough || c == reach || sum > 0 && j == 0) {
+			if c < min(least, n) {
+				continue
+			}
+			if sum >= p.Enough || c == reach || sum > 0 && j == 0 {
 				rate = math.Max(rate, sum/(float64(c)*span))
 				break
 			}
+			rate = math.Max(rate, (sum-math.Sqrt(sum))/(float64(c)*span)) // of few, less what chance may add
 		}
 	}
-	h.burst = burst
 	h.uneven = math.Max(1, jumps/math.Max(ended, 1))
 	if pass > 0 || h.n == 0 {
 		h.pass = pass
@@ -164,10 +165,13 @@ func (h *history) measure(p *Params, window float64) {
 	}
 }
 
+// later is how many times the least latency answers take, at least, while a queue grows in front of them.
+const later = 1.25
+
 // piles reports whether requests pile up in a queue: significantly more came in than left, or they wait ever longer, while they
-// leave at a steady rate, and none leaves sooner than a queue allows. Requests that only take long do, or leave faster and
-// faster at first. Of few, the order says more than their number.
-func (h *history) piles(p *Params) bool {
+// leave at a steady rate, later than before and than the least latency, and none leaves sooner than a queue allows. Requests
+// that only take long do, or leave faster and faster at first. Of few, the order says more than their number.
+func (h *history) piles(p *Params, least float64) bool {
 	half := min(len(h.ring), reach) / 2
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
@@ -188,7 +192,12 @@ func (h *history) piles(p *Params) bool {
 	growth, before := newer.admitted-newer.left, older.admitted-older.left
 	grows := growth >= 2*math.Sqrt(chance/2) && growth >= 0.6*before
 	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it grows no more
+	if older.answered > 0 {
+		least = math.Min(least, older.mean())
+	}
 	switch {
+	case newer.mean() < later*least:
+		return false
 	case growth+before < 3*math.Sqrt(chance), !grows && !stands:
 		return false
 	case newer.left > 1.25*older.left+math.Sqrt(all.left), newer.quick > 0.1*newer.answered:

@@ -31,6 +31,7 @@ func naive(p *Params, ring []bucket, window float64) (rate, pass float64) {
 				rate = math.Max(rate, n/(float64(length)*span))
 				break
 			}
+			rate = math.Max(rate, (n-math.Sqrt(n))/(float64(length)*span))
 		}
 	}
 	return rate, pass
@@ -74,6 +75,20 @@ func TestASteadyRateIsFoundAsItIs(t *testing.T) {
 			require.InEpsilon(t, rate, h.pass, 0.01, "steps of %v: a bucket holds 50 ms, not three steps of 20", dt)
 		}
 	}
+}
+
+// Forty answers of a quiet second's load take ten seconds. A rate that waits for them refuses a load that has risen.
+func TestTheRateFollowsAStepOfFewRequests(t *testing.T) {
+	p := Default()
+	h := history{n: 1}
+	for range 200 {
+		h.close(&bucket{ended: 0.15, answered: 0.15, latency: 0.05, inside: 1}, ignore)
+	}
+	for range 20 {
+		h.close(&bucket{ended: 1, answered: 1, latency: 0.3, inside: 1}, ignore)
+	}
+	h.measure(&p, 5)
+	require.InDelta(t, 20-math.Sqrt(20), h.rate, 1.5)
 }
 
 func TestAWindowCoversAtLeastOneLatency(t *testing.T) {

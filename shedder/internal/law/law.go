@@ -199,7 +199,7 @@ func (l *Law) refusing() bool { return l.quiet < 0.3 }
 // closed learns from a closed bucket.
 func (l *Law) closed(b *bucket) {
 	l.flow.fade()
-	l.flow.pile(l.history.piles(&l.P))
+	l.flow.pile(l.history.piles(&l.P, l.latency.least))
 	l.lingering.close(l)
 	taken := l.latency.taken + span
 	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)

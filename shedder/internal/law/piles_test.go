@@ -69,8 +69,11 @@ func TestAFloodOfAPoolIsSeen(t *testing.T) {
 				const seeds = 50
 				for seed := range uint64(seeds) {
 					rng := rand.New(rand.NewPCG(seed, 7))
+					var l latency
 					cold(rng, 10, load*rate, pool.slots, constant(pool.takes), func(h *history, answers float64) bool {
-						if !h.piles(&p) {
+						b := h.ring[len(h.ring)-1]
+						l.glance(&p, b.answered, b.latency)
+						if !h.piles(&p, l.least) {
 							return true
 						}
 						seen++
@@ -87,7 +90,7 @@ func TestAFloodOfAPoolIsSeen(t *testing.T) {
 }
 
 // Calls that take long are no queue, however many of them come in until the first has ended. While few have ended, chance makes
-// some look like one: a false alarm, which heals.
+// some look like one: a false alarm.
 func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
 	p := Default()
 	const seeds = 200
@@ -100,8 +103,11 @@ func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
 				for seed := range uint64(seeds) {
 					rng := rand.New(rand.NewPCG(seed, 9))
 					var f flow
+					var l latency
 					cold(rng, 15, c.rate, 0, of(c.mean), func(h *history, _ float64) bool {
-						f.pile(h.piles(&p))
+						b := h.ring[len(h.ring)-1]
+						l.glance(&p, b.answered, b.latency)
+						f.pile(h.piles(&p, l.least))
 						if f.piled >= sure {
 							alarms++
 						}
@@ -118,9 +124,9 @@ func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
 func TestAQuietOrEmptyServiceHasNoQueue(t *testing.T) {
 	p := Default()
 	var h history
-	require.False(t, h.piles(&p))
+	require.False(t, h.piles(&p, 0.01))
 	for range 300 {
 		h.close(&bucket{admitted: 3, left: 3, ended: 3, answered: 3, latency: 0.03, inside: 0.03}, ignore)
-		require.False(t, h.piles(&p))
+		require.False(t, h.piles(&p, 0.01))
 	}
 }
