@@ -28,5 +28,6 @@
 //
 // # Cost
 //
-// Entering, refusing and finishing allocate nothing and take no lock that all requests share.
+// Entering, refusing and finishing allocate nothing. A Gate takes no lock that all requests share, and neither do shedders
+// and breakers. A static limit holds one for some nanoseconds, because all requests take from the same state.
 package spillway

@@ -102,8 +102,8 @@ type enforcement struct {
 	ends      []uint64
 }
 
-// From now on, Enforce lets a candidate, counted from 0, really refuse requests in a fraction of the traffic, from 0 to
-// 1. Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and
+// Enforce lets a candidate, counted from 0, really refuse requests in a fraction of the traffic, from 0 to 1, from now on.
+// Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and
 // 0.5, two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which
 // candidate a request belongs to. An invalid value is an error and changes nothing.
 func (s *Shadow) Enforce(candidate int, fraction float64) error {

@@ -2,6 +2,7 @@ package shedder_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"math"
 	"testing"
@@ -156,4 +157,28 @@ func TestLogsChangesOnly(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), log.String())
 	require.Contains(t, log.String(), `level=WARN msg="shedder: overloaded" policy=shedder reason=cpu`)
 	require.Contains(t, log.String(), `level=INFO msg="shedder: calm again"`)
+}
+
+func TestLogsTheRefusalsOfAnOverload(t *testing.T) {
+	var log bytes.Buffer
+	r := newRig(t, shedder.Options{CPUOnly: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var before int64
+	for range 2 {
+		log.Reset()
+		before = r.shed.Stats().Refused
+		r.hot()
+		for range 200 {
+			r.enterMany(10)
+			r.sleep(20 * time.Millisecond)
+		}
+		r.cool()
+		for range 200 {
+			r.sleep(20 * time.Millisecond)
+			r.look()
+		}
+		refused := r.shed.Stats().Refused - before
+		require.Positive(t, refused)
+		require.Contains(t, log.String(), fmt.Sprintf("refused=%d ", refused), "those of the first overload do not count again")
+		require.Regexp(t, `limit=\d+ in_flight=\d+ cpu=[01](\.\d\d?)? `, log.String())
+	}
 }

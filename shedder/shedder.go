@@ -48,6 +48,7 @@ type Shedder struct {
 	witness witness
 	seen    progress
 	view    atomic.Pointer[Stats]
+	logged  atomic.Int64 // requests refused before the present overload
 }
 
 // The classes of priority.

@@ -162,11 +162,14 @@ func (s *Shedder) refusedOf(class int) (sum int64) {
 func (s *Shedder) log(l *slog.Logger) {
 	v := s.Stats()
 	if v.Overloaded {
-		l.Warn("shedder: overloaded", slog.String("policy", v.Name), slog.String("reason", v.Why()), slog.Float64("limit", v.Limit),
-			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", v.CPU), slog.Duration("queue_delay", v.QueueDelay))
+		s.logged.Store(v.Refused)
+		l.Warn("shedder: overloaded", slog.String("policy", v.Name), slog.String("reason", v.Why()), slog.Float64("limit", math.Round(v.Limit)),
+			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", math.Round(100*v.CPU)/100),
+			slog.Duration("queue_delay", v.QueueDelay.Round(100*time.Microsecond)))
 		return
 	}
-	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused), slog.Int64("in_flight", v.InFlight))
+	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused-s.logged.Load()),
+		slog.Int64("in_flight", v.InFlight))
 }
 
 // install applies opts. It is called with mu held, or before s is shared.

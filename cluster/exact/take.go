@@ -207,7 +207,10 @@ func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64)
 }
 
 // errRestless is the error if Redis names another calendar period in every reply.
-var errRestless = &cluster.RedisError{Reason: cluster.ReasonScript, Err: errors.New("the clock of Redis moved to another calendar period at each call")}
+var errRestless = &cluster.RedisError{
+	Reason: cluster.ReasonScript,
+	Err:    errors.New("the clock of Redis moved to another calendar period at each call"),
+}
 
 // exchange runs the script. If the calendar periods in the call do not include the time of the server, the script
 // decides nothing and returns that time, and exchange runs it again.

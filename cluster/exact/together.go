@@ -24,6 +24,8 @@ type Claim struct {
 const maxClaims = 64
 
 // together is the script of [TakeAll], with the parts of all rules.
+//
+//nolint:gochecknoglobals // made once, at the first use
 var together = sync.OnceValue(func() *call.Script {
 	return call.NewScript(call.Clock, limitWrongLua, limitBucketLua, limitWindowLua, limitRingLua, limitLogLua, limitMainLua)
 })
@@ -91,7 +93,8 @@ func checkClaims(claims []Claim) error {
 		case l.conn.Client != claims[0].Limit.conn.Client:
 			return fmt.Errorf("exact: TakeAll: claims[%d]: Limit %q must have the Client of the first", i, l.name)
 		case len(claims) > 1 && manyServers(l.conn.Client) && (l.slot == "" || l.slot != claims[0].Limit.slot):
-			return fmt.Errorf("exact: TakeAll: claims[%d]: Limit %q must have the Slot of the first, as several servers have the keys, got %q", i, l.name, l.slot)
+			return fmt.Errorf("exact: TakeAll: claims[%d]: Limit %q must have the Slot of the first, as several servers have the keys, got %q",
+				i, l.name, l.slot)
 		}
 		if err := c.Limit.cost(int(c.cost()), allTokens); err != nil {
 			return err

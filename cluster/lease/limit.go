@@ -161,7 +161,7 @@ func (o *Options) complete() error {
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultKeys)
 	if err := o.completeRule(); err != nil {
-		return fmt.Errorf("lease: Rule: %w", err)
+		return err
 	}
 	return o.validate()
 }
@@ -170,14 +170,14 @@ func (o *Options) completeRule() error {
 	o.Rule.Name = cmp.Or(o.Rule.Name, o.Name)
 	l, err := limiter.New(o.Rule)
 	if err != nil {
-		return err
+		return fmt.Errorf("lease: Rule: %w", err)
 	}
 	o.Rule, _ = l.Rule().(limiter.Bucket)
 	if t := o.Rule.Rate.Tokens; t < 1 || int64(t) > maxTokens/1000 {
-		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", t)
+		return fmt.Errorf("lease: Rule: Rate.Tokens must be in 1..2^52/1000, got %d", t)
 	}
 	if int64(o.Rule.Burst) > maxTokens/1000 {
-		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
+		return fmt.Errorf("lease: Rule: Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
 	}
 	return nil
 }
@@ -215,7 +215,9 @@ func (o *Options) validate() error {
 
 // config returns the figures for the state machines.
 func (o *Options) config() machine.Config {
-	loss := map[cluster.Fallback]machine.Loss{cluster.HoldLease: machine.Hold, cluster.Divide: machine.Share, cluster.AllowAll: machine.Open, cluster.RefuseAll: machine.Closed}
+	loss := map[cluster.Fallback]machine.Loss{
+		cluster.HoldLease: machine.Hold, cluster.Divide: machine.Share, cluster.AllowAll: machine.Open, cluster.RefuseAll: machine.Closed,
+	}
 	return machine.Config{
 		Rate: float64(o.Rule.Rate.Tokens) / o.Rule.Rate.Per.Seconds(), Burst: float64(o.Rule.Burst), Interval: o.Interval, TTL: o.TTL,
 		Reclaim: o.Reclaim, Timeout: min(max(o.Interval*3/2, call.DefaultTimeout), o.TTL/2), Grace: o.Grace, Loss: loss[o.Fallback], Weight: o.Weight,

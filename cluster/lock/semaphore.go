@@ -30,8 +30,8 @@ var (
 )
 
 // A Semaphore lets at most Limit holders of a key run at once, in all processes that share a Redis. With a Limit of 1,
-// the default, it is a mutex. A permit is a lease. The Semaphore renews it after a third of its TTL. If it cannot, it ends [Lease.Context] before Redis gives the
-// permit to another holder. The permit of a holder that dies expires.
+// the default, it is a mutex. A permit is a lease. The Semaphore renews it after a third of its TTL. If it cannot, it ends
+// [Lease.Context] before Redis gives the permit to another holder. The permit of a holder that dies expires.
 //
 // A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running. After a loss of
 // memory, after a failover, or while a holder stands still, there are more than Limit for a while. If more must never

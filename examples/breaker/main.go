@@ -10,6 +10,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -59,7 +60,9 @@ func run(args []string, out io.Writer) error {
 	rate := flags.Int("rate", 400, "requests per second")
 	scale := flags.Float64("scale", 1, "length of the run, as a multiple of 16 s")
 	file := flags.String("json", "", "`FILE` to write the figures to")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if *rate < 1 || *rate > 10_000 || !(*scale >= 0.1 && *scale <= 10) {

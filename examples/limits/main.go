@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,7 +26,9 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("limits", flag.ContinueOnError)
 	file := flags.String("o", "", "write the picture to this file instead of the standard output")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	picture := draw(rows())

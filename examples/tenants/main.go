@@ -10,6 +10,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -56,7 +57,9 @@ func run(args []string, out io.Writer) error {
 	flags.IntVar(&s.limit, "limit", 100, "requests per second that each tenant may do")
 	flags.IntVar(&s.others, "others", 4, "tenants beside the flood")
 	file := flags.String("json", "", "`FILE` to write the figures to")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if !(s.seconds >= 0.1 && s.seconds <= 3600) || s.limit < 5 || s.limit > 1000 || s.others < 1 || s.others > 50 {

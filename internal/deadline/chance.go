@@ -38,7 +38,7 @@ type Chance struct {
 	tracks Estimator // for its table alone
 }
 
-// NewChance returns an empty Chance: until 10 requests of a key have succeeded, a time of at least least is fair. If o
+// NewChance returns an empty Chance: until 10 requests of a key have succeeded, a time of least or more is fair. If o
 // is nil, it has the defaults. The error names the invalid field.
 func NewChance(least time.Duration, o *Options) (*Chance, error) {
 	if least < 0 {

@@ -10,13 +10,16 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// keySeparator stands between the parts of a key. No part contains it: net/http rejects header fields with control
-// characters, and other keys have none.
+// keySeparator stands between the parts of a key. escapeKey removes it from the parts, so that different parts never
+// make the same key.
 const keySeparator = "\x1f"
+
+//nolint:gochecknoglobals // never changed
+var escapeKey = strings.NewReplacer("\x1e", "\x1e\x1e", "\x1f", "\x1e_")
 
 // KeyBy returns an [Options.Request] that sets only the key of a request. It uses one key or combines several, for
 // example for a limit per tenant and route. Keys are functions such as [ClientIP.Key] and the results of [HeaderKey]
-// and [PatternKey]. Several keys cost an allocation.
+// and [PatternKey]. Several keys cost an allocation. Different parts never make the same key.
 //
 // KeyBy panics without a key, or if one is nil.
 func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.Request {
@@ -30,7 +33,7 @@ func KeyBy(keys ...func(r *http.Request) string) func(r *http.Request) spillway.
 		var room [4]string
 		parts := room[:0]
 		for _, key := range keys {
-			parts = append(parts, key(r))
+			parts = append(parts, escapeKey.Replace(key(r)))
 		}
 		return spillway.Request{Key: strings.Join(parts, keySeparator)}
 	}
@@ -50,7 +53,7 @@ func FirstKey(keys ...func(r *http.Request) string) func(r *http.Request) string
 	return func(r *http.Request) string {
 		for i, key := range keys {
 			if k := key(r); k != "" {
-				return prefix[:i] + k
+				return prefix[:i] + escapeKey.Replace(k)
 			}
 		}
 		return ""

@@ -245,3 +245,26 @@ func TestFirstKey(t *testing.T) {
 	require.PanicsWithValue(t, "httpgate: FirstKey: keys: must be at least 1, got 0", func() { httpgate.FirstKey() })
 	require.PanicsWithValue(t, "httpgate: FirstKey: keys: key 1 is nil", func() { httpgate.FirstKey(tenant, nil) })
 }
+
+// A part that holds a separator is no other combination of parts.
+func TestKeysOfDifferentPartsDiffer(t *testing.T) {
+	parts := []string{"", "a", "b", "\x1f", "\x1e", "\x1e_", "\x1f\x1f", "a\x1fb", "a\x1eb", "b\x1f", "\x1fb", "\x1e\x1e_"}
+	joined, first := map[string][2]string{}, map[string][2]string{}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, a := range parts {
+		for _, b := range parts {
+			of := func(s string) func(*http.Request) string { return func(*http.Request) string { return s } }
+			key := httpgate.KeyBy(of(a), of(b))(r).Key
+			require.NotContains(t, joined, key, "%q and %q", a, b)
+			joined[key] = [2]string{a, b}
+			if a != "" {
+				b = ""
+			}
+			key = httpgate.FirstKey(of(a), of(b))(r)
+			if had, ok := first[key]; ok {
+				require.Equal(t, [2]string{a, b}, had)
+			}
+			first[key] = [2]string{a, b}
+		}
+	}
+}

@@ -49,7 +49,7 @@ func Pause(d time.Duration) { time.Sleep(d) }
 
 // Silent returns the address of a server that accepts connections and never answers.
 func Silent(t testing.TB) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
