@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"internal/cgroup":     0,
 	"internal/deadline":   0,
 	"internal/enum":       0,
+	"internal/grpctext":   0,
 	"internal/isnil":      0,
 	"internal/name":       0,
 	"internal/race":       0,
