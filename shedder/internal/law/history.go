@@ -4,9 +4,9 @@ import "math"
 
 // The resolution and the reach of the history.
 const (
-	span  = 0.05 // seconds of a bucket
-	reach = 200  // buckets: a window reaches back 10 s for enough answers
-	brief = 10   // buckets that a rate covers at least: half a second
+	span  = 0.05      // seconds of a bucket
+	reach = 200       // buckets: a window reaches back 10 s for enough answers
+	brief = 10        // buckets that a rate covers at least: half a second
 	most  = 4 * reach // buckets that are kept
 )
 
