@@ -216,12 +216,27 @@ func TestConnRefusesWhatCannotBeRight(t *testing.T) {
 	require.NotErrorIs(t, errors.New("other"), cluster.ErrRedis)
 }
 
+// fromServer is an error that Redis answered.
+type fromServer string
+
+func (e fromServer) Error() string { return string(e) }
+func (fromServer) RedisError()     {}
+
 func TestErrorsTellTheirReason(t *testing.T) {
-	for want, err := range map[string]error{
-		cluster.ReasonTimeout: fmt.Errorf("wrapped: %w", context.DeadlineExceeded),
-		cluster.ReasonConn:    fmt.Errorf("EOF"),
+	for _, c := range []struct {
+		want string
+		err  error
+	}{
+		{cluster.ReasonTimeout, fmt.Errorf("wrapped: %w", context.DeadlineExceeded)},
+		{cluster.ReasonConn, fmt.Errorf("EOF")},
+		{cluster.ReasonBusy, redis.ErrPoolTimeout},
+		{cluster.ReasonScript, fromServer("ERR unknown command")},
+		{cluster.ReasonRefused, fromServer("ERR max number of clients reached")},
+		{cluster.ReasonRefused, fromServer("LOADING Redis is loading the dataset in memory")},
+		{cluster.ReasonRefused, fromServer("NOPERM this user has no permissions")},
+		{cluster.ReasonType, fromServer("ERR WRONGTYPE Operation against a key")},
 	} {
-		require.Equal(t, want, reasonOf(err))
+		require.Equal(t, c.want, reasonOf(c.err), "%v", c.err)
 	}
 	require.Equal(t, "lease", cluster.FromLease.String())
 	require.Equal(t, "source(99)", cluster.Source(99).String())
