@@ -118,6 +118,10 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 		}(), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
 		"extended CONNECT":              {tunnel(), func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, true},
 		"extended CONNECT, turned down": {tunnel(), answer(http.StatusNoContent), false},
+		"extended CONNECT, redirected": {tunnel(), func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusMultipleChoices)
+			w.(http.Flusher).Flush()
+		}, false},
 		"upgrade claimed, not done":     {get("Upgrade", "websocket"), answer(http.StatusOK), false},
 		"h2c offered":                   {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
 		"101":                           {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
