@@ -122,10 +122,10 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 			w.WriteHeader(http.StatusMultipleChoices)
 			w.(http.Flusher).Flush()
 		}, false},
-		"upgrade claimed, not done":     {get("Upgrade", "websocket"), answer(http.StatusOK), false},
-		"h2c offered":                   {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
-		"101":                           {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
-		"101 not claimed":               {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
+		"upgrade claimed, not done": {get("Upgrade", "websocket"), answer(http.StatusOK), false},
+		"h2c offered":               {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
+		"101":                       {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
+		"101 not claimed":           {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
 		"101 too late": {get("Upgrade", "websocket"), func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.WriteHeader(http.StatusSwitchingProtocols)
