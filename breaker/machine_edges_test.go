@@ -186,7 +186,7 @@ func TestResetForgets(t *testing.T) {
 func TestEventsTellAll(t *testing.T) {
 	var told []breaker.Event
 	var policy string
-	g, _ := newBreakerRig(t, &breaker.Options{
+	g, b := newBreakerRig(t, &breaker.Options{
 		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) {
 			policy, e.Policy = e.Policy, ""
 			told = append(told, e)
@@ -204,6 +204,7 @@ func TestEventsTellAll(t *testing.T) {
 		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: breaker.ByProbeSuccess},
 	}, told)
 	require.Equal(t, "breaker", policy)
+	require.Equal(t, map[string]int64{breaker.ByConsecutive: 1, breaker.ByProbe: 1, breaker.ByLease: 1}, b.StatsAt(g.now).Openings)
 }
 
 // TestListenerMayPanic shows that later events are delivered, also if the listener ends its goroutine.

@@ -1,6 +1,8 @@
 package breaker
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway/internal/enum"
@@ -69,6 +71,31 @@ const (
 	ByProbeSuccess = "probes succeeded"
 	ByHand         = "by hand"
 )
+
+// openingReasons are the reasons for which a Breaker opens.
+var openingReasons = [...]string{ByFailureRate, ByConsecutive, BySlowRate, ByProbe, ByLease, ByHand}
+
+// openings counts by openingReasons.
+type openings [len(openingReasons)]atomic.Int64
+
+func (o *openings) add(reason string) {
+	if i := slices.Index(openingReasons[:], reason); i >= 0 {
+		o[i].Add(1)
+	}
+}
+
+// byReason returns the counts above 0, or nil.
+func (o *openings) byReason() (counts map[string]int64) {
+	for i, reason := range openingReasons {
+		if n := o[i].Load(); n > 0 {
+			if counts == nil {
+				counts = map[string]int64{}
+			}
+			counts[reason] = n
+		}
+	}
+	return counts
+}
 
 // The places of the reasons in counts of refusals.
 const (
