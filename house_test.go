@@ -47,6 +47,7 @@ var floors = map[string]int{
 	"internal/gatetest":   3,
 	"shedder":             3,
 	"adaptive":            3,
+	"console":             3,
 	"shadow":              3,
 	"breaker":             3,
 	"limiter":             3,
@@ -314,6 +315,7 @@ var mostNames = map[string]int{
 	"cluster/exact":       37, // Metrics
 	"cluster/lease":       17, // Metrics
 	"cluster/lock":        24, // Metrics
+	"console":             5,
 	"limiter":             94, // Metrics
 	"middleware/grpcgate": 29, // Metrics
 	"middleware/httpgate": 52, // Metrics
