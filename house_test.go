@@ -305,7 +305,7 @@ func exported(d ast.Decl) []string {
 var mostNames = map[string]int{
 	".":                   40,
 	"adaptive":            24,
-	"breaker":             60,
+	"breaker":             45,
 	"cluster":             27,
 	"cluster/exact":       35,
 	"cluster/lease":       15,

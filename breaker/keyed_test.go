@@ -33,7 +33,7 @@ func (g *rig) stateOf(key string) string {
 	if !ok {
 		return "none"
 	}
-	return m.(*breaker.Breaker).StatsAt(g.now).State.String()
+	return string(m.(*breaker.Breaker).StatsAt(g.now).State)
 }
 
 func quick(o breaker.Options) func(string) (breaker.Member, error) {

@@ -185,7 +185,7 @@ func TestConnObeysTheCaller(t *testing.T) {
 	defer cancel()
 	_, err = c.Run(ctx, incr(), []string{"n"}, 1)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, breaker.Closed, c.Breaker.State(), "the caller gave Redis little time")
+	require.Equal(t, breaker.Closed, c.Breaker.Stats().State, "the caller gave Redis little time")
 }
 
 func TestConnRefusesWhatCannotBeRight(t *testing.T) {
@@ -273,7 +273,7 @@ func TestEndedConnectionsAreNotTheFaultOfRedis(t *testing.T) {
 	s.Kill()
 	_, err = c.Run(t.Context(), incr(), []string{"n"}, 1)
 	redistest.RequireReason(t, err, cluster.ReasonConn)
-	require.Equal(t, breaker.Open, c.Breaker.State())
+	require.Equal(t, breaker.Open, c.Breaker.Stats().State)
 }
 
 // Calls that were never sent are not under way.
