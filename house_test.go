@@ -34,6 +34,7 @@ var floors = map[string]int{
 	"internal/roundup":    0,
 	"internal/stripe":     0,
 	"internal/inflight":   1,
+	"internal/feed":       1,
 	"internal/tally":      1,
 	"stats":               1,
 	".":                   2,
@@ -58,6 +59,7 @@ var floors = map[string]int{
 // sideways lists the imports between rooms of one floor that are meant.
 var sideways = map[string][]string{
 	"internal/tally":      {"stats"},                                       // it counts by its counters
+	"internal/feed":       {"stats"},                                       // it builds metrics
 	"internal/rejections": {"."},                                           // it builds refusals
 	"cluster":             {"breaker", "limiter"},                          // it is a client of Redis itself
 	"sim":                 {"internal/report"},                             // pages of figures
@@ -303,7 +305,7 @@ func exported(d ast.Decl) []string {
 // mostNames is how many names each package may export: types, functions, methods, variables and constants, without fields and
 // promoted methods. A package that is not listed may export 40. Lower a number when you remove names.
 var mostNames = map[string]int{
-	".":                   40,
+	".":                   41, // Gate.Metrics
 	"adaptive":            24,
 	"breaker":             45,
 	"cluster":             27,
@@ -315,9 +317,9 @@ var mostNames = map[string]int{
 	"middleware/httpgate": 49,
 	"policytest":          3,
 	"shadow":              9,
-	"shedder":             31,
+	"shedder":             32, // Metrics
 	"sim":                 28,
-	"stats":               55,
+	"stats":               68, // the feed: what an exporter reads is 13 names, once for all policies
 }
 
 // A reader has to choose among all exported names of a package, so their number is a cost.

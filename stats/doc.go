@@ -14,4 +14,21 @@
 // real or simulated. All may be used concurrently, and recording does not lock.
 //
 // A [Sensor] publishes samples of the CPU, the scheduler, memory, the garbage collector or the pressure on a resource.
+//
+// # The feed
+//
+// Every part of Spillway that counts something is a [Source] of metrics. A Gate yields its own and those of the policies
+// that it asks, so a program names its gates once, and hands that map to an exporter:
+//
+//	sources := map[string]stats.Source{"api": gate, "checkout-db": breaker}
+//	prometheus.MustRegister(prom.New(sources))     // telemetry/prom
+//	page := console.New(sources, nil)              // the live page
+//
+// Your own exporter is a loop:
+//
+//	for name, m := range stats.Each(sources) {
+//		send(name, m.Name, m.Labels, m.Value)
+//	}
+//
+// Reading the feed takes snapshots. It adds nothing to the cost of a request.
 package stats
