@@ -313,7 +313,7 @@ var mostNames = map[string]int{
 	"cluster/lease":       15,
 	"cluster/lock":        23,
 	"limiter":             91,
-	"middleware/grpcgate": 27,
+	"middleware/grpcgate": 22,
 	"middleware/httpgate": 49,
 	"policytest":          3,
 	"shadow":              9,
