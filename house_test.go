@@ -314,7 +314,7 @@ var mostNames = map[string]int{
 	"cluster/lock":        23,
 	"limiter":             91,
 	"middleware/grpcgate": 22,
-	"middleware/httpgate": 49,
+	"middleware/httpgate": 42,
 	"policytest":          3,
 	"shadow":              9,
 	"shedder":             32, // Metrics

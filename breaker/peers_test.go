@@ -209,7 +209,7 @@ func TestServerErrorsReachTheBreaker(t *testing.T) {
 
 		b = newBreaker(t, &breaker.Options{Consecutive: 5})
 		server := httptest.NewServer(answer)
-		client := http.Client{Transport: httpgate.Transport(spillway.New(b), nil, nil)}
+		client := http.Client{Transport: spillway.Must(httpgate.NewTransport(spillway.New(b), nil, nil))}
 		for range 5 {
 			resp, err := client.Get(server.URL)
 			require.NoError(t, err)

@@ -265,7 +265,7 @@ func TestQuotas(t *testing.T) {
 	r := spillway.Request{Key: "k"}
 	left := func() (all []int64) {
 		for _, q := range l.Quotas() {
-			left := q.Quota(time.Now(), r)
+			left := q(time.Now(), r)
 			require.LessOrEqual(t, left.Remaining, left.Limit, left.Name)
 			all = append(all, left.Remaining)
 		}
@@ -275,7 +275,7 @@ func TestQuotas(t *testing.T) {
 	_, err := l.Take(t.Context(), "k", 3)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 97}, left())
-	q := l.Quotas()[1].Quota(time.Now(), r)
+	q := l.Quotas()[1](time.Now(), r)
 	require.Equal(t, "hourly", q.Name)
 	require.Equal(t, int64(100), q.Limit)
 	require.Equal(t, time.Hour, q.Window)
