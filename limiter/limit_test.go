@@ -119,7 +119,7 @@ func TestCosts(t *testing.T) {
 
 				_, err = l.Admit(t.Context(), spillway.Request{Arrived: after(0), Cost: n})
 				require.Same(t, rej, err, "a gate gets the rejection itself")
-				require.Equal(t, map[bool]string{true: ReasonNegative, false: ReasonTooLarge}[n < 0], rej.Reason)
+				require.Equal(t, map[bool]string{true: "cost is negative", false: "cost exceeds limit"}[n < 0], rej.Reason)
 			}
 			require.NoError(t, l.AllowAt(after(0), 0))
 			require.Equal(t, int64(3), l.PeekAt(after(0)).Remaining, "nothing was taken")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // enter takes n places for a call that arrived at now, and waits for them if necessary.
@@ -31,7 +32,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	if !ok {
 		q.counts.full++
 		q.mu.Unlock()
-		return q.other[ReasonFull]
+		return q.other[rejections.Full]
 	}
 	q.mu.Unlock()
 	return q.await(ctx, g, now, time.Duration(wait))
@@ -46,7 +47,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	select {
 	case <-g.ready:
 	case <-timer.C:
-		gaveUp = q.other[ReasonWait]
+		gaveUp = q.other[rejections.Wait]
 	case <-ctx.Done():
 		gaveUp = ctx.Err()
 	}
@@ -55,7 +56,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	switch {
 	case g.fate == ousted:
 		q.counts.ousted++
-		return q.other[ReasonOusted]
+		return q.other[rejections.Ousted]
 	case g.fate == large:
 		q.counts.impossible++
 		return q.reject.Cost(g.n)
@@ -68,7 +69,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 		gaveUp = err
 	}
 	q.list.leave(now+int64(c.elapsed()), g)
-	if errors.Is(gaveUp, q.other[ReasonWait]) {
+	if errors.Is(gaveUp, q.other[rejections.Wait]) {
 		q.counts.late++
 	} else {
 		q.counts.cancelled++

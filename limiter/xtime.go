@@ -48,7 +48,7 @@ func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &XTime{limiter: l, clock: newClock(), reject: refusals{Set: rejections.New(name, ReasonRate, true)}}
+	x := &XTime{limiter: l, clock: newClock(), reject: refusals{Set: rejections.New(name, rejections.Rate, true)}}
 	return x, nil
 }
 

@@ -23,11 +23,11 @@ func TestXTimeDecidesAsTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, State{Limit: 3, Remaining: 1, NextIn: d, FullIn: 2 * d}, x.PeekAt(after(0)))
 	_, _, err = admit(0, 2)
-	require.Equal(t, &spillway.Rejection{Policy: "shared", Reason: ReasonRate, RetryAfter: 52 * roundup.Tick, OverQuota: true}, err)
+	require.Equal(t, &spillway.Rejection{Policy: "shared", Reason: "rate exceeded", RetryAfter: 52 * roundup.Tick, OverQuota: true}, err)
 	_, _, err = admit(0, 4)
-	require.Equal(t, ReasonTooLarge, err.(*spillway.Rejection).Reason)
+	require.Equal(t, "cost exceeds limit", err.(*spillway.Rejection).Reason)
 	_, _, err = admit(0, -4)
-	require.Equal(t, ReasonNegative, err.(*spillway.Rejection).Reason)
+	require.Equal(t, "cost is negative", err.(*spillway.Rejection).Reason)
 
 	// What is given back is given back, although others have come since.
 	r, ticket, err := admit(d, 2)
@@ -40,7 +40,7 @@ func TestXTimeDecidesAsTheLimiter(t *testing.T) {
 	require.Equal(t, int64(2), x.PeekAt(after(2*d)).Remaining)
 	require.False(t, x.Idle(after(2*d)))
 	require.True(t, x.Idle(after(3*d)))
-	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "shared", Reason: ReasonRate, Count: 1}}, Impossible: 2, Returned: 1}, x.Stats())
+	require.Equal(t, Stats{Name: "shared", Admitted: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "shared", Reason: "rate exceeded", Count: 1}}, Impossible: 2, Returned: 1}, x.Stats())
 	require.Equal(t, spillway.Quota{Name: "shared", Limit: 3, Remaining: 2, Window: 3 * d, Reset: d}, x.Quota(after(2*d), r))
 }
 

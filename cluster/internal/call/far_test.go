@@ -200,7 +200,7 @@ func TestFloodOfCallersLeavesTheBreakerClosed(t *testing.T) {
 					switch {
 					case err == nil:
 						answered.Add(1)
-					case errors.As(err, &lost) && lost.Reason == cluster.ReasonBusy:
+					case errors.As(err, &lost) && lost.Reason == "no free connection":
 						busy.Add(1)
 					default:
 						other.Add(1)
