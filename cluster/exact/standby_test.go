@@ -66,7 +66,7 @@ func TestOnLoss(t *testing.T) {
 }
 
 // Tokens of a share come back to the window in which they were taken, or nowhere.
-func TestShareKeepsWindowsApart(t *testing.T) {
+func TestDivideKeepsWindowsApart(t *testing.T) {
 	client := deadRedis(t)
 	for name, give := range map[string]func(t *testing.T, l *Limit, r *Result, n int){
 		"Refund": func(t *testing.T, l *Limit, r *Result, n int) { require.NoError(t, l.Refund(t.Context(), "k", r, n)) },
@@ -105,7 +105,7 @@ func TestShareKeepsWindowsApart(t *testing.T) {
 	}
 }
 
-func TestShareGivesAllOrNone(t *testing.T) {
+func TestDivideGivesAllOrNone(t *testing.T) {
 	l := newLimit(t, deadRedis(t), Options{Nodes: 2, Rules: []limiter.Rule{
 		limiter.FixedWindow{Limit: 20, Period: time.Hour}, limiter.FixedWindow{Limit: 8, Period: time.Hour},
 	}})

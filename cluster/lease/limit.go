@@ -162,7 +162,7 @@ func (o *Options) complete() error {
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultKeys)
 	if err := o.completeRule(); err != nil {
-		return err
+		return fmt.Errorf("lease: Rule: %w", err)
 	}
 	return o.validate()
 }
@@ -171,14 +171,14 @@ func (o *Options) completeRule() error {
 	o.Rule.Name = cmp.Or(o.Rule.Name, o.Name)
 	l, err := limiter.New(o.Rule)
 	if err != nil {
-		return fmt.Errorf("lease: Rule: %w", err)
+		return err //nolint:wrapcheck // the caller says which rule
 	}
 	o.Rule, _ = l.Rule().(limiter.Bucket)
 	if t := o.Rule.Rate.Tokens; t < 1 || int64(t) > maxTokens/1000 {
-		return fmt.Errorf("lease: Rule: Rate.Tokens must be in 1..2^52/1000, got %d", t)
+		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", t)
 	}
 	if int64(o.Rule.Burst) > maxTokens/1000 {
-		return fmt.Errorf("lease: Rule: Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
+		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
 	}
 	return nil
 }
