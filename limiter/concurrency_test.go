@@ -151,14 +151,14 @@ func TestKeyedGivesBackWhatItHasLent(t *testing.T) {
 	require.True(t, k.Allow("a"))
 	require.True(t, k.Allow("b"))
 	require.False(t, k.Allow("c"), "a and b have what the others share")
-	k.Refund("b", 1)
+	k.RefundAt(time.Now(), "b", 1)
 	require.True(t, k.Allow("b"))
 
-	k.Refund("own", 1)
+	k.RefundAt(time.Now(), "own", 1)
 	require.True(t, k.Allow("a"), "of its own now, beside what it has of the others")
 	require.Equal(t, int64(1), k.PeekAt(start, "a").Remaining)
 	for _, key := range []string{"a", "a", "b"} {
-		k.Refund(key, 1)
+		k.RefundAt(time.Now(), key, 1)
 	}
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "a"))
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "c"))

@@ -21,8 +21,8 @@
 //   - a [WarmUp] to begin slowly after a pause,
 //   - a [Concurrency] to bound how many requests run at once; in a [Queue], other requests wait for their turn.
 //
-// A [Keyed] keeps a limit for each key, and a [Registry] keeps any policy, such as a Shaper or a Queue. An [XTime] puts
-// a limiter of golang.org/x/time/rate behind a gate.
+// A [Keyed] keeps a limit for each key, and a [Registry] keeps any policy, such as a Shaper or a Queue. An [XTime] is
+// the rule of a limiter of golang.org/x/time/rate that you have.
 //
 // # Time and cost
 //

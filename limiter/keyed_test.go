@@ -235,7 +235,7 @@ func TestKeyedConcurrency(t *testing.T) {
 	require.True(t, k.Allow("a"))
 	require.True(t, k.Allow("a"))
 	require.False(t, k.Allow("a"))
-	k.Refund("a", 1)
+	k.RefundAt(time.Now(), "a", 1)
 	require.True(t, k.Allow("a"))
 }
 
@@ -284,9 +284,9 @@ func TestKeyedDirectly(t *testing.T) {
 		r.Cancel()
 		r.Cancel()
 		require.Equal(t, 100*time.Millisecond, k.PeekAt(readClock(), "a").NextIn)
-		k.Refund("a", 1)
-		k.Refund("unknown", 1)
-		k.Refund("a", -1)
+		k.RefundAt(time.Now(), "a", 1)
+		k.RefundAt(time.Now(), "unknown", 1)
+		k.RefundAt(time.Now(), "a", -1)
 		require.Equal(t, int64(1), k.PeekAt(readClock(), "a").Remaining)
 		require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(readClock(), "never seen"))
 		var cost *CostError
