@@ -7,10 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/report"
 )
 
 func TestReplaceKeepsWhatStandsAround(t *testing.T) {
@@ -117,6 +120,23 @@ func TestPictureIsXML(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
+}
+
+// The line of 1.0 has a name, values stand beside it, and a guard has the colour that it has in the reports.
+func TestPictureIsReadable(t *testing.T) {
+	picture := draw([]served{
+		{Guard: "fixed:4", Load: 2, Goodput: 0.97}, {Guard: "spillway", Load: 2, Goodput: 1.4}, {Guard: "fixed:8", Load: 5, Goodput: 0.5}, {Guard: "mine", Load: 5, Goodput: 1},
+	})
+	require.Contains(t, picture, `<text x="610" y="20" text-anchor="middle">1.0</text><line class="g" x1="610"`)
+	values := regexp.MustCompile(`<text x="(\d+)" y="\d+" text-anchor="end">\d\.\d\d</text>`).FindAllStringSubmatch(picture, -1)
+	require.Len(t, values, 4)
+	for _, v := range values {
+		require.Equal(t, "716", v[1], "right of the longest bar, which ends at 685")
+	}
+	require.Regexp(t, `fixed:4</text><rect class="r2"`, picture)
+	require.Regexp(t, `fixed:8</text><rect class="r2"`, picture)
+	require.Regexp(t, `spillway</text><rect class="r1" x="110" y="\d+" width="575.0"`, picture)
+	require.Contains(t, picture, ".r1{fill:"+report.First.Light()+"}")
 }
 
 func TestFiguresThatAreNotThere(t *testing.T) {

@@ -90,6 +90,28 @@ func TestAllowanceGivesBackAndSweeps(t *testing.T) {
 	require.Greater(t, left.Remaining, int64(4500), "what is given back when its term is over is lost to the window")
 }
 
+// A closed Allowance fetches no more, and what its Limit took goes back when a later policy refuses.
+func TestClosedAllowanceAsksOneByOne(t *testing.T) {
+	s := redistest.Start(t)
+	a := newAllowance(t, redistest.NewClient(t, s.Addr()), limiter.FixedWindow{Limit: 50, Period: time.Hour}, AllowanceOptions{Nodes: 1})
+	r := spillway.Request{Key: "k", Arrived: time.Now()}
+	_, err := a.Admit(t.Context(), r)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	for _, c := range []struct {
+		outcome spillway.Outcome
+		left    int64
+	}{{spillway.Refused, 49}, {spillway.Success, 48}, {spillway.Refused, 48}} {
+		ticket, err := a.Admit(t.Context(), r)
+		require.NoError(t, err)
+		a.Done(r, ticket, spillway.Result{Outcome: c.outcome})
+		require.Empty(t, a.keys)
+		left, err := a.limit.Take(t.Context(), "k", 0)
+		require.NoError(t, err)
+		require.Equal(t, c.left, left.Remaining)
+	}
+}
+
 func TestAllowanceOptions(t *testing.T) {
 	client := redistest.NewClient(t, "127.0.0.1:1")
 	window, err := New(&Options{Client: client, Fallback: cluster.RefuseAll, Rules: []limiter.Rule{limiter.FixedWindow{Limit: 3, Period: time.Hour}}})

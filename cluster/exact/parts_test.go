@@ -47,6 +47,35 @@ func TestServerClockLearns(t *testing.T) {
 	}
 }
 
+// The edges that go to Redis leave half a period on either side of the instant, so that clocks may differ.
+func TestCalendarEdgesSurroundTheInstant(t *testing.T) {
+	const day = 24 * time.Hour
+	for calendar, span := range map[limiter.Calendar]time.Duration{
+		limiter.EveryMinute: time.Minute, limiter.EveryHour: time.Hour, limiter.EveryDay: day, limiter.EveryMonth: 28 * day,
+	} {
+		r := of(limiter.FixedWindow{Limit: 1, Calendar: calendar})
+		half := span.Microseconds() / 2
+		for i := range 100 {
+			at := epoch.Add(time.Duration(i) * span / 7).UnixMicro()
+			e := (&calendarEnds{rule: r}).around(at)
+			require.GreaterOrEqual(t, at-e[0], half, "%v", r)
+			require.GreaterOrEqual(t, e[len(e)-1]-at, half, "%v", r)
+		}
+	}
+}
+
+// The ticks of a rate are whole numbers whatever the rate.
+func TestTicksAreARateInLowestTerms(t *testing.T) {
+	for _, c := range []struct {
+		tokens     int
+		per        time.Duration
+		ticks, out int64
+	}{{10, time.Second, 100_000, 1}, {7, time.Second, 1_000_000, 7}, {3, 7 * time.Second, 7_000_000, 3}, {3_000_000, time.Second, 1, 3}} {
+		ticks, out := of(limiter.Bucket{Rate: limiter.Per(c.tokens, c.per)}).ticks()
+		require.Equal(t, []int64{c.ticks, c.out}, []int64{ticks, out}, "%d per %v", c.tokens, c.per)
+	}
+}
+
 // A chunk doubles if it was spent within a quarter of a term, else halves, and takes at most the share of a process of a
 // quarter of what remains.
 func TestChunkSizes(t *testing.T) {

@@ -211,7 +211,9 @@ func TestWait(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), 100*ms)
 	require.Empty(t, l.turns)
 	require.Less(t, redistest.CommandCalls(t, client, "evalsha"), int64(60), "only one of those who wait asks Redis")
-	require.NoError(t, l.Wait(t.Context(), "k", 0))
+	dead := newLimit(t, deadRedis(t), Options{Rules: []limiter.Rule{perSecond(100, 1)}, Fallback: cluster.RefuseAll})
+	require.NoError(t, dead.Wait(t.Context(), "k", 0), "it asks for nothing")
+	require.Error(t, dead.Wait(t.Context(), "k", 1))
 }
 
 func TestWaitGivesUp(t *testing.T) {

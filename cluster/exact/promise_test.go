@@ -342,16 +342,19 @@ func TestTakeUpToOfMoreThanNumbersHold(t *testing.T) {
 		{limiter.SlidingWindow{Limit: 10, Window: time.Hour}}, {perSecond(10, 10), limiter.FixedWindow{Limit: 20, Period: time.Hour}},
 	} {
 		f := newFixture(t, server(t), rules...)
-		for _, n := range []int{int(min(int64(1)<<53, math.MaxInt)), math.MaxInt} {
-			r, err := f.TakeUpTo(t.Context(), "k", n)
-			require.NoError(t, err)
-			require.NoError(t, r.Err)
-			require.False(t, r.Allowed)
-			if int64(n) <= 1<<53 && r.Source == cluster.FromRedis && r.Taken > 0 {
-				require.EqualValues(t, 10, r.Taken)
+		for _, n := range []int{int(min(int64(1)<<53, math.MaxInt)), math.MaxInt - 1, math.MaxInt} {
+			key := strconv.Itoa(n)
+			for _, left := range []int64{10, 0} {
+				r, err := f.TakeUpTo(t.Context(), key, n)
+				require.NoError(t, err)
+				require.NoError(t, r.Err)
+				require.False(t, r.Allowed)
+				require.Equal(t, cluster.FromRedis, r.Source)
+				require.Equal(t, left, r.Taken, "%d of %v", n, rules)
+				require.Positive(t, r.RetryAfter)
+				require.LessOrEqual(t, r.RetryAfter, 2*time.Hour)
+				f.forgetAll()
 			}
-			require.Positive(t, r.RetryAfter)
-			require.LessOrEqual(t, r.RetryAfter, 2*time.Hour)
 		}
 	}
 }

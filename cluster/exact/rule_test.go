@@ -366,6 +366,7 @@ func TestLimitOptionsThatCannotBeRight(t *testing.T) {
 		"Fallback must be Divide, AllowAll or RefuseAll, got Fallback(77)": func(o *Options) { o.Fallback = 77 },
 		"Nodes must be set":                                                func(o *Options) { o.Nodes = 0 },
 		"Nodes must be in 1..65536, got -1":                                func(o *Options) { o.Nodes = -1 },
+		"Nodes must be in 1..65536, got 65537":                             func(o *Options) { o.Nodes = maxNodes + 1 },
 		"CacheSize must be in 1..16777216, got -1":                         func(o *Options) { o.CacheSize = -1 },
 		"CacheTTL must not be negative, got -1ns":                          func(o *Options) { o.CacheTTL = -1 },
 		"Name must be printable ASCII without any of {}:, got":             func(o *Options) { o.Name = "a:b" },

@@ -161,24 +161,25 @@ func (o *Options) complete() error {
 	o.Fallback = cmp.Or(o.Fallback, cluster.HoldLease)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	o.MaxKeys = cmp.Or(o.MaxKeys, defaultKeys)
-	if err := o.completeRule(); err != nil {
-		return fmt.Errorf("lease: Rule: %w", err)
+	if err := o.completeRule("lease: Rule"); err != nil {
+		return err
 	}
 	return o.validate()
 }
 
-func (o *Options) completeRule() error {
+// completeRule does the same for the rule. Its errors begin with what.
+func (o *Options) completeRule(what string) error {
 	o.Rule.Name = cmp.Or(o.Rule.Name, o.Name)
 	l, err := limiter.New(o.Rule)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says which rule
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	o.Rule, _ = l.Rule().(limiter.Bucket)
 	if t := o.Rule.Rate.Tokens; t < 1 || int64(t) > maxTokens/1000 {
-		return fmt.Errorf("Rate.Tokens must be in 1..2^52/1000, got %d", t)
+		return fmt.Errorf("%s: Rate.Tokens must be in 1..2^52/1000, got %d", what, t)
 	}
 	if int64(o.Rule.Burst) > maxTokens/1000 {
-		return fmt.Errorf("Burst must be in 1..2^52/1000, got %d", o.Rule.Burst)
+		return fmt.Errorf("%s: Burst must be in 1..2^52/1000, got %d", what, o.Rule.Burst)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func (q *Limit) Tune(rule limiter.Bucket) error {
 	}
 	o := q.opts
 	o.Rule = rule
-	if err := o.completeRule(); err != nil {
-		return fmt.Errorf("lease: Tune: Rule: %w", err)
+	if err := o.completeRule("lease: Tune: Rule"); err != nil {
+		return err
 	}
 	if o.Rule.Name != q.name {
 		return fmt.Errorf("lease: Tune: Rule: Name must stay %q, got %q", q.name, o.Rule.Name)

@@ -52,6 +52,7 @@ func TestLimitTuneValidates(t *testing.T) {
 	for want, rate := range map[string]limiter.Rate{
 		"lease: Tune: Rule: limiter: Bucket: Rate.Tokens must not be negative, got -1": {Tokens: -1, Per: time.Second},
 		"lease: Tune: Rule: limiter: Bucket: Rate.Per must be positive, got 0s":        {Tokens: 5},
+		"lease: Tune: Rule: Rate.Tokens must be in 1..2^52/1000, got 0":                {Per: time.Second},
 	} {
 		require.EqualError(t, q.Tune(limiter.Bucket{Rate: rate}), want)
 	}

@@ -21,6 +21,25 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
 )
 
+// Callers at the head of the queue ask each Poll, and those far behind ask less often, if messages wake them.
+func TestPollGrowsWithThePlace(t *testing.T) {
+	for _, c := range []struct {
+		poll  time.Duration
+		place int64
+		want  time.Duration
+	}{
+		{10 * time.Millisecond, 0, 10 * time.Millisecond}, {10 * time.Millisecond, 7, 10 * time.Millisecond},
+		{10 * time.Millisecond, 8, 20 * time.Millisecond}, {10 * time.Millisecond, 16, 30 * time.Millisecond},
+		{10 * time.Millisecond, 1000, 160 * time.Millisecond},
+		{time.Second, 1000, 12500 * time.Millisecond}, {20 * time.Second, 1000, 20 * time.Second},
+	} {
+		s := &Semaphore{poll: c.poll}
+		require.Equal(t, c.poll, s.pollAt(c.place), "without messages")
+		s.listening.Store(true)
+		require.Equal(t, c.want, s.pollAt(c.place), "place %d", c.place)
+	}
+}
+
 // patient is a client that gives up soon, on an address that may be that of a proxy.
 func patient(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})

@@ -123,8 +123,8 @@ func (d *drama) charts() []report.Chart {
 	all := report.Line{Name: "let through", Role: report.First, Fill: true}
 	offered := report.Line{Name: "offered", Role: report.Bare}
 	failed := report.Line{Name: "errors", Role: report.Second}
-	for i, n := range d.nodes {
-		shares.Lines = append(shares.Lines, report.Line{Name: n.name, Role: report.RoleAt(i)})
+	for i, n := range d.nodes { // colours that the lines of all servers together do not have
+		shares.Lines = append(shares.Lines, report.Line{Name: n.name, Role: report.RoleAt(i + 2)})
 	}
 	begin := d.phases[0].from
 	first, end := windowOf(begin)+1, windowOf(d.phases[len(d.phases)-1].to)

@@ -12,13 +12,11 @@ import (
 func writePage(s settings, all []contender, results, firsts []*sim.Result) error {
 	bars := report.BarGroup{Title: "Goodput, as a share of the capacity"}
 	table := &report.Table{Head: append([]string{"policy"}, columns...)}
-	useful := report.Chart{Title: "Answers in time", Unit: "%"}
+	useful := report.Chart{Title: "Answers in time", Unit: "% of the capacity", Marks: []report.Mark{{Y: 100, Name: "capacity"}}}
 	inFlight := report.Chart{Title: "Requests in flight behind the gate", Log: true, Min: 1}
+	roles := report.Roles(names(all))
 	for i, r := range results {
-		role := report.Bare
-		if all[i].name != "none" {
-			role = report.RoleAt(i)
-		}
+		role := roles[all[i].name]
 		bars.Bars = append(bars.Bars, report.Bar{Name: all[i].name, Text: cell("%.1f %%", 100*r.Goodput), Value: r.Goodput, Role: role})
 		table.Rows = append(table.Rows, append([]string{all[i].name}, cells(r)...))
 		x, served, within := seconds(firsts[i])
@@ -35,6 +33,14 @@ func writePage(s settings, all []contender, results, firsts []*sim.Result) error
 		Notes: []string{note(s)},
 	}
 	return page.Save(s.report)
+}
+
+func names(all []contender) []string {
+	out := make([]string, len(all))
+	for i := range all {
+		out[i] = all[i].name
+	}
+	return out
 }
 
 // note describes the run.

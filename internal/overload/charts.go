@@ -56,6 +56,7 @@ func (run *Run) comparison() []report.Chart {
 		return 100 * float64(f.good) / grain.Seconds() / run.Capacity
 	})
 	goodput.Height, goodput.Max = 260, 150
+	goodput.Marks = []report.Mark{{Y: 100, Name: "capacity"}}
 	deadline := time.Duration(run.DeadlineMs * float64(time.Millisecond))
 	latency := run.chart("Latency", "ms, p99", "Of the requests that were not refused. One that got no answer counts as the deadline.", func(f figures, c cell) float64 {
 		return known(quantile(append(f.latencies, slices.Repeat([]time.Duration{deadline}, f.timeouts)...), 0.99))
@@ -121,14 +122,13 @@ func (run *Run) own(s *Series) (report.Section, bool) {
 		c := run.chart("CPU", "% of what the process may use", "", nil)
 		c.Max = 115
 		c.Lines = []report.Line{run.viewLine(s, "raw", 100, raw), run.viewLine(s, "smoothed", 100, smoothed)}
-		c.Lines[0].Dashed, c.Lines[0].Role = true, report.Bare
+		c.Lines[0].Dashed = true
 		section.Charts = append(section.Charts, c)
 	}
 	if has(limit) || has(inFlight) {
 		c := run.chart("Limit and in flight", "requests", "No limit is drawn while none is in force.", nil)
 		c.Lines = []report.Line{run.viewLine(s, "limit", 1, limit), run.viewLine(s, "in flight", 1, inFlight)}
-		c.Lines[0].Dashed, c.Lines[0].Role = true, report.Second
-		c.Lines[1].Fill, c.Lines[1].Role = true, report.First
+		c.Lines[0].Dashed, c.Lines[1].Fill = true, true
 		section.Charts = append(section.Charts, c)
 	}
 	return section, len(section.Charts) > 0

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -114,23 +113,13 @@ func title(guard string) string {
 	return guard
 }
 
-// role gives the bare server the quiet colour and the guards the other colours. Fixed limits come last, because they
-// are the yardstick.
+// role gives each guard its colour.
 func (run *Run) role(guard string) report.Role {
-	if guard == "none" {
-		return report.Bare
+	names := make([]string, len(run.Series))
+	for i := range run.Series {
+		names[i] = run.Series[i].Guard
 	}
-	var adaptive, fixed []string
-	for _, s := range run.Series {
-		switch {
-		case s.Guard == "none":
-		case strings.HasPrefix(s.Guard, fixedPrefix):
-			fixed = append(fixed, s.Guard)
-		default:
-			adaptive = append(adaptive, s.Guard)
-		}
-	}
-	return report.RoleAt(slices.Index(append(adaptive, fixed...), guard))
+	return report.Roles(names)[guard]
 }
 
 func (run *Run) bars() []report.BarGroup {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 )
 
 // A Page is a report: a title, a few words, and sections in order.
@@ -27,23 +28,6 @@ type Section struct {
 	Table  *Table
 	Charts []Chart
 }
-
-// A Role gives the lines and bars of one thing the same colour everywhere on a page.
-type Role int
-
-// The roles. Bare stays in the background; the others are in the order in which they should be handed out.
-const (
-	Bare Role = iota
-	First
-	Second
-	Third
-	Fourth
-	Fifth
-	roles
-)
-
-// RoleAt returns the i-th role behind Bare, from 0; when they are used up it begins again.
-func RoleAt(i int) Role { return First + Role(i%int(roles-First)) }
 
 // A BarGroup is a set of bars to compare.
 type BarGroup struct {
@@ -102,8 +86,16 @@ type Mark struct {
 	Name string
 }
 
-//go:embed page.html page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css
+//go:embed page.html page.css page.js chart.js uplot/uplot.js uplot/uplot.css
 var files embed.FS
+
+// File returns a file that other pages use too: "uplot.js", "uplot.css", "chart.js", which draws a [Chart], or "page.css".
+func File(name string) ([]byte, error) {
+	if strings.HasPrefix(name, "uplot.") {
+		name = "uplot/" + name
+	}
+	return files.ReadFile(name)
+}
 
 // Save writes the page to the file of the given name.
 func (p *Page) Save(name string) error {
@@ -126,7 +118,7 @@ func (p *Page) Write(w io.Writer) error {
 		return err
 	}
 	text := func(name string) string {
-		data, readErr := files.ReadFile(name)
+		data, readErr := File(name)
 		if err == nil {
 			err = readErr
 		}
@@ -134,14 +126,15 @@ func (p *Page) Write(w io.Writer) error {
 	}
 	view := struct {
 		*Page
-		Styles, Library, Script any
-		Data                    any
+		Styles, Library, Charts, Script any
+		Data                            any
 	}{
 		Page:    p,
-		Styles:  template.CSS(text("uplot/uPlot.min.css") + text("page.css")), //nolint:gosec // our own files
-		Library: template.JS(text("uplot/uPlot.iife.min.js")),                 //nolint:gosec // our own files
-		Script:  template.JS(text("page.js")),                                 //nolint:gosec // our own files
-		Data:    template.JS(charts),                                          //nolint:gosec // from encoding/json, which escapes <, > and &
+		Styles:  template.CSS(text("uplot.css") + text("page.css")), //nolint:gosec // our own files
+		Library: template.JS(text("uplot.js")),                      //nolint:gosec // our own files
+		Charts:  template.JS(text("chart.js")),                      //nolint:gosec // our own files
+		Script:  template.JS(text("page.js")),                       //nolint:gosec // our own files
+		Data:    template.JS(charts),                                //nolint:gosec // from encoding/json, which escapes <, > and &
 	}
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func TestWriteShowsEverything(t *testing.T) {
 	} {
 		require.Contains(t, html, want)
 	}
-	require.Equal(t, 1, strings.Count(html, `<div class="chart">`))
+	require.Equal(t, 1, strings.Count(html, `<div class="chart" `))
 	require.NotContains(t, html, "ZgotmplZ", "the template refused a value")
 }
 
@@ -109,6 +109,44 @@ func TestRoleAtNeverGivesBare(t *testing.T) {
 		require.Less(t, RoleAt(i), roles)
 	}
 	require.Equal(t, First, RoleAt(0))
+}
+
+func TestRolesGiveAGuardItsColourEverywhere(t *testing.T) {
+	one := Roles([]string{"none", "spillway", "fixed:4"})
+	two := Roles([]string{"gradient2", "fixed:8", "fixed:16", "mine", "spillway", "none"})
+	for _, guard := range []string{"none", "spillway"} {
+		require.Equal(t, one[guard], two[guard], guard)
+	}
+	require.Equal(t, one["fixed:4"], two["fixed:8"])
+	seen := map[Role]bool{}
+	for guard, role := range two {
+		require.False(t, seen[role], "%s has the colour of another", guard)
+		seen[role] = true
+	}
+	var many []string
+	for i := range 30 {
+		many = append(many, strings.Repeat("x", i+1))
+	}
+	require.Len(t, Roles(many), 30, "they begin again")
+}
+
+func TestEachRoleHasTwoColours(t *testing.T) {
+	for role := range roles {
+		require.Regexp(t, `^#[0-9a-f]{6}$`, role.Light())
+		require.Regexp(t, `^#[0-9a-f]{6}$`, role.Dark())
+		require.NotEqual(t, role.Light(), role.Dark())
+	}
+	require.Empty(t, roles.Light())
+}
+
+func TestFileKnowsItsFiles(t *testing.T) {
+	for _, name := range []string{"uplot.js", "uplot.css", "chart.js", "page.css"} {
+		data, err := File(name)
+		require.NoError(t, err)
+		require.NotEmpty(t, data)
+	}
+	_, err := File("nothing")
+	require.Error(t, err)
 }
 
 func TestLibraryComesWithItsLicence(t *testing.T) {

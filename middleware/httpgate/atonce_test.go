@@ -19,6 +19,9 @@ import (
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
+// atOnce is how long a refusal may take whose body never comes: 100 ms of patience, and as much for a busy machine.
+const atOnce = 200 * time.Millisecond
+
 // A refusal is at once, also with a body that never comes.
 func TestRefusedAtOnceWhateverBecomesOfTheBody(t *testing.T) {
 	for _, c := range []string{"Content-Length: 1\r\n\r\n", "Content-Length: 4\r\n\r\nbo", "Content-Length: 262144\r\n\r\n", "Content-Length: 262145\r\n\r\n",
@@ -30,9 +33,16 @@ func TestRefusedAtOnceWhateverBecomesOfTheBody(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}})(unreachable(t)),
 		} {
-			res := roundTripRaw(t, refuse, "POST / HTTP/1.1\r\nHost: x\r\n"+c)
-			require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, "%s: %q", name, c)
-			require.True(t, res.Close, "%s: %q", name, c)
+			best := time.Hour
+			for range 20 { // until the machine was not too busy for once
+				res, took := timedRoundTripRaw(t, refuse, "POST / HTTP/1.1\r\nHost: x\r\n"+c)
+				require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, "%s: %q", name, c)
+				require.True(t, res.Close, "%s: %q", name, c)
+				if best = min(best, took); best <= atOnce {
+					break
+				}
+			}
+			require.LessOrEqual(t, best, atOnce, "%s: %q", name, c)
 		}
 	}
 }

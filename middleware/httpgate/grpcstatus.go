@@ -3,6 +3,8 @@ package httpgate
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/spillway-go/spillway/internal/grpctext"
 )
 
 // statusOfGRPC maps the code of a gRPC status to the HTTP status of the same meaning, by the table of google.rpc.Code.
@@ -22,11 +24,7 @@ func meantStatus(w http.ResponseWriter, r *http.Request, status int) int {
 	if status != http.StatusOK || !isGRPC(r) {
 		return status
 	}
-	h := w.Header() // not for others: net/http may copy it
-	code := h["Grpc-Status"]
-	if len(code) == 0 {
-		code = h[http.TrailerPrefix+"Grpc-Status"]
-	}
+	code := grpcField(w.Header(), "Grpc-Status", http.TrailerPrefix+"Grpc-Status")
 	if len(code) == 0 {
 		return status
 	}
@@ -36,3 +34,24 @@ func meantStatus(w http.ResponseWriter, r *http.Request, status int) int {
 	}
 	return statusOfGRPC[n]
 }
+
+// grpcField returns the values of a field of the answer, under its name or under that of a trailer.
+func grpcField(h http.Header, name, trailer string) []string {
+	if values := h[name]; len(values) > 0 {
+		return values
+	}
+	return h[trailer]
+}
+
+// badMessage reports whether a gRPC server says that it could not read or write a message of a call because of its content or
+// size. It does so with the code of a bug or of an overload, which stands for status, so the text decides.
+func badMessage(w http.ResponseWriter, r *http.Request, status int) bool {
+	if status != http.StatusInternalServerError && status != http.StatusTooManyRequests || !isGRPC(r) {
+		return false
+	}
+	text := grpcField(w.Header(), "Grpc-Message", http.TrailerPrefix+"Grpc-Message")
+	return len(text) > 0 && (grpctext.Unsendable(text[0]) || text[0] == cutMessage)
+}
+
+// cutMessage is the message of the status if a client ends its side within a message.
+const cutMessage = "unexpected EOF"

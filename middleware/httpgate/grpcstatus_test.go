@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,68 @@ func TestOutcomeOfGRPC(t *testing.T) {
 	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodPost, "application/json", "Grpc-Status", "13"), "not gRPC")
 	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodPost, "", "Grpc-Status", "13"), "not gRPC")
 	require.Equal(t, spillway.Success, outcomeOf(t, http.MethodGet, "application/grpc", "Grpc-Status", "13"), "not gRPC")
+}
+
+// A message that gRPC cannot read or write is its caller's fault. It has the code of a bug or of an overload.
+func TestOutcomeOfGRPCForABadMessage(t *testing.T) {
+	for _, c := range []struct {
+		code, text string
+		want       spillway.Outcome
+	}{
+		{"13", "grpc: failed to unmarshal the received message: proto:%C2%A0cannot parse", spillway.Ignored},
+		{"13", "unexpected EOF", spillway.Ignored},
+		{"8", "grpc: received message larger than max (131076 vs. 65536)", spillway.Ignored},
+		{"8", "trying to send message larger than max (131076 vs. 65536)", spillway.Ignored},
+		{"13", "bug", spillway.Failure},
+		{"8", "overloaded", spillway.Dropped},
+		{"14", "unexpected EOF", spillway.Dropped},
+		{"2", "unexpected EOF of a file", spillway.Failure},
+	} {
+		for _, prefix := range []string{"", http.TrailerPrefix} {
+			p := &gatetest.Recorder{}
+			h := middleware(t, nil, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusOK)
+				w.Header()[prefix+"Grpc-Status"], w.Header()[prefix+"Grpc-Message"] = []string{c.code}, []string{c.text}
+			}))
+			for _, contentType := range []string{"application/grpc", "text/plain"} {
+				r := httptest.NewRequest(http.MethodPost, "/", nil)
+				r.Header.Set("Content-Type", contentType)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			require.Equal(t, []spillway.Outcome{c.want, spillway.Success}, p.Outcomes(), "%s %q", c.code, c.text)
+		}
+	}
+}
+
+// A timeout of 0 is one: gRPC and Connect end the call at once.
+func TestOutcomeOfATimeoutOfNothing(t *testing.T) {
+	for _, o := range []*httpgate.Options{nil, {Deadline: &httpgate.Deadline{Route: oneRoute, Timeout: httpgate.TimeoutHeader("Grpc-Timeout", 0)}}} {
+		p := &gatetest.Recorder{}
+		h := middleware(t, o, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				w.Header().Set(http.TrailerPrefix+"Grpc-Status", "4")
+				return
+			}
+			w.WriteHeader(http.StatusGatewayTimeout)
+		}))
+		for _, c := range []struct {
+			header, value string
+			want          spillway.Outcome
+		}{
+			{"Grpc-Timeout", "0n", spillway.Ignored},
+			{"Grpc-Timeout", "00000000H", spillway.Ignored},
+			{"Grpc-Timeout", "", spillway.Failure},
+			{"Grpc-Timeout", "n", spillway.Failure},
+			{"Connect-Timeout-Ms", "0", spillway.Ignored},
+			{"Connect-Timeout-Ms", "", spillway.Failure},
+		} {
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.Header.Set("Content-Type", map[string]string{"Grpc-Timeout": "application/grpc"}[c.header])
+			r.Header.Set(c.header, c.value)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			require.Equal(t, c.want, p.Outcomes()[len(p.Outcomes())-1], "%s: %q", c.header, c.value)
+		}
+	}
 }
 
 // outcomeOf returns the outcome of a request that is answered with 200 and a header.

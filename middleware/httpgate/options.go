@@ -75,8 +75,9 @@ type Options struct {
 	//
 	// Outcome does not decide about a handler that panics or exits its goroutine: that is a [spillway.Failure], or
 	// [spillway.Ignored] if the client was gone. Some requests are always Ignored: those that have left the gate, those
-	// with a body that could not be read because of the client, those with too little time (MinBudget), and those that
-	// another gate of this process refused.
+	// with a body that could not be read because of the client, those with a gRPC message that could not be read or
+	// written because of its content or size, those with too little time (MinBudget), and those that another gate of
+	// this process refused.
 	Outcome func(r *http.Request, status int) spillway.Outcome
 
 	// Refuse answers a request that was refused. It must not modify rej, which is shared, nor read the body of r; under

@@ -17,7 +17,7 @@ func (x *exchange) outcome(elapsed, worked time.Duration) spillway.Outcome {
 	status := meantStatus(x.inner, r, x.status)
 	o := x.m.o.Outcome(r, status)
 	switch {
-	case x.refused, x.faulty():
+	case x.refused, x.faulty(), badMessage(x.inner, r, status):
 		return spillway.Ignored
 	case (o == spillway.Failure || o == spillway.Dropped) && x.hurried(elapsed, worked):
 		return spillway.Ignored
@@ -50,13 +50,24 @@ func (x *exchange) given() (given time.Duration, ok bool) {
 // clientTimeout returns the timeout that the client of r sent, or 0.
 func (m *Middleware) clientTimeout(r *http.Request) time.Duration {
 	if m.late != nil && m.late.Timeout != nil {
-		return min(m.late.Timeout(r), maxTimeout)
+		if wait := min(m.late.Timeout(r), maxTimeout); wait > 0 {
+			return wait
+		}
 	}
 	if values := r.Header["Grpc-Timeout"]; len(values) > 0 && isGRPC(r) {
-		return timeout(values[0], 0)
+		return max(timeout(values[0], 0), noTime(values[0]))
 	}
 	if values := r.Header["Connect-Timeout-Ms"]; len(values) > 0 {
-		return timeout(values[0], time.Millisecond)
+		return max(timeout(values[0], time.Millisecond), noTime(values[0]))
+	}
+	return 0
+}
+
+// noTime returns the shortest timeout if value is a timeout of 0, which a server of gRPC or Connect takes at its word, or
+// else 0.
+func noTime(value string) time.Duration {
+	if digits := strings.TrimRight(value, "HMSmun"); digits != "" && strings.Trim(digits, "0") == "" {
+		return 1
 	}
 	return 0
 }

@@ -155,17 +155,25 @@ func TestConnectionClosesWhoeverWritesTheRefusal(t *testing.T) {
 // roundTripRaw sends a request that may be incomplete and returns the first response to it.
 func roundTripRaw(t *testing.T, h http.Handler, request string) *http.Response {
 	t.Helper()
+	res, _ := timedRoundTripRaw(t, h, request)
+	return res
+}
+
+// timedRoundTripRaw also returns how long the answer took.
+func timedRoundTripRaw(t *testing.T, h http.Handler, request string) (*http.Response, time.Duration) {
+	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	sent := time.Now()
 	_, err = io.WriteString(c, request)
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err, "no answer although the request was refused")
-	return res
+	return res, time.Since(sent)
 }
 
 func TestRefusalDoesNotWaitForABodyOfUnknownLength(t *testing.T) {

@@ -216,12 +216,27 @@ func TestConnRefusesWhatCannotBeRight(t *testing.T) {
 	require.NotErrorIs(t, errors.New("other"), cluster.ErrRedis)
 }
 
+// fromServer is an error that Redis answered.
+type fromServer string
+
+func (e fromServer) Error() string { return string(e) }
+func (fromServer) RedisError()     {}
+
 func TestErrorsTellTheirReason(t *testing.T) {
-	for want, err := range map[string]error{
-		"redis timeout":     fmt.Errorf("wrapped: %w", context.DeadlineExceeded),
-		"redis unreachable": fmt.Errorf("EOF"),
+	for _, c := range []struct {
+		want string
+		err  error
+	}{
+		{"redis timeout", fmt.Errorf("wrapped: %w", context.DeadlineExceeded)},
+		{"redis unreachable", fmt.Errorf("EOF")},
+		{"no free connection", redis.ErrPoolTimeout},
+		{"script failed", fromServer("ERR unknown command")},
+		{"redis refused", fromServer("ERR max number of clients reached")},
+		{"redis refused", fromServer("LOADING Redis is loading the dataset in memory")},
+		{"redis refused", fromServer("NOPERM this user has no permissions")},
+		{"wrong type of key", fromServer("ERR WRONGTYPE Operation against a key")},
 	} {
-		require.Equal(t, want, reasonOf(err))
+		require.Equal(t, c.want, reasonOf(c.err), "%v", c.err)
 	}
 	require.Equal(t, "lease", cluster.FromLease.String())
 	require.Equal(t, "source(99)", cluster.Source(99).String())
