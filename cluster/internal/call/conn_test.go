@@ -216,11 +216,11 @@ func TestConnRefusesWhatCannotBeRight(t *testing.T) {
 	require.NotErrorIs(t, errors.New("other"), cluster.ErrRedis)
 }
 
-// fromServer is an error that Redis answered.
-type fromServer string
+// serverError is an error that Redis answered.
+type serverError string
 
-func (e fromServer) Error() string { return string(e) }
-func (fromServer) RedisError()     {}
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
 
 func TestErrorsTellTheirReason(t *testing.T) {
 	for _, c := range []struct {
@@ -230,11 +230,11 @@ func TestErrorsTellTheirReason(t *testing.T) {
 		{"redis timeout", fmt.Errorf("wrapped: %w", context.DeadlineExceeded)},
 		{"redis unreachable", fmt.Errorf("EOF")},
 		{"no free connection", redis.ErrPoolTimeout},
-		{"script failed", fromServer("ERR unknown command")},
-		{"redis refused", fromServer("ERR max number of clients reached")},
-		{"redis refused", fromServer("LOADING Redis is loading the dataset in memory")},
-		{"redis refused", fromServer("NOPERM this user has no permissions")},
-		{"wrong type of key", fromServer("ERR WRONGTYPE Operation against a key")},
+		{"script failed", serverError("ERR unknown command")},
+		{"redis refused", serverError("ERR max number of clients reached")},
+		{"redis refused", serverError("LOADING Redis is loading the dataset in memory")},
+		{"redis refused", serverError("NOPERM this user has no permissions")},
+		{"wrong type of key", serverError("ERR WRONGTYPE Operation against a key")},
 	} {
 		require.Equal(t, c.want, reasonOf(c.err), "%v", c.err)
 	}
