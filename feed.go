@@ -26,24 +26,13 @@ const (
 
 // Metrics yields the metrics of the Gate and then those of each of its policies that is a [stats.Source].
 func (g *Gate) Metrics() iter.Seq[stats.Metric] {
-	return func(yield func(stats.Metric) bool) {
-		for m := range feed.Of(g, gateStatsRows, g.Stats) {
-			if !yield(m) {
-				return
-			}
-		}
-		for _, p := range g.policies {
-			source, ok := p.(stats.Source)
-			if !ok {
-				continue
-			}
-			for m := range source.Metrics() {
-				if !yield(m) {
-					return
-				}
-			}
+	parts := []iter.Seq[stats.Metric]{feed.Of(g, gateStatsRows, g.Stats)}
+	for _, p := range g.policies {
+		if source, ok := p.(stats.Source); ok {
+			parts = append(parts, source.Metrics())
 		}
 	}
+	return feed.Join(parts...)
 }
 
 var _ stats.Source = (*Gate)(nil)

@@ -7,24 +7,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A feed gives a healthy one success of the given latency every 100 ms.
-type feed struct {
+// A feeder gives a healthy one success of the given latency every 100 ms.
+type feeder struct {
 	h   healthy
 	o   Options
 	now time.Time
 }
 
-func (f *feed) run(d, latency time.Duration) {
+func (f *feeder) run(d, latency time.Duration) {
 	for end := f.now.Add(d); f.now.Before(end); f.now = f.now.Add(100 * ms) {
 		f.h.add(f.now, latency, f.o.MaxRise)
 	}
 }
 
-func (f *feed) ceiling() time.Duration { return f.h.ceiling(&f.o).Round(ms) }
+func (f *feeder) ceiling() time.Duration { return f.h.ceiling(&f.o).Round(ms) }
 
 func TestCeilingGrowsByMaxRiseInAnHour(t *testing.T) {
 	for _, rise := range []float64{1.5, 2, 10} {
-		f := feed{o: Options{MaxRise: rise}}
+		f := feeder{o: Options{MaxRise: rise}}
 		require.Zero(t, f.ceiling(), "nothing is known")
 		f.run(10*time.Minute, 100*ms)
 		most := time.Duration(rise * float64(100*ms))
@@ -39,7 +39,7 @@ func TestCeilingGrowsByMaxRiseInAnHour(t *testing.T) {
 }
 
 func TestCeilingIsKnownAfterHundredSuccesses(t *testing.T) {
-	f := feed{o: Options{MaxRise: 2}}
+	f := feeder{o: Options{MaxRise: 2}}
 	f.run(9900*ms, 10*ms)
 	require.Zero(t, f.ceiling())
 	f.run(100*ms, 10*ms)
@@ -48,7 +48,7 @@ func TestCeilingIsKnownAfterHundredSuccesses(t *testing.T) {
 
 // Neither a quiet night, nor a clock that steps, nor a few fast requests make it forget or move it much.
 func TestCeilingCountsMinutesWithTraffic(t *testing.T) {
-	f := feed{o: Options{MaxRise: 2}}
+	f := feeder{o: Options{MaxRise: 2}}
 	f.run(10*time.Minute, 100*ms)
 	for range 100 {
 		f.now = f.now.Add(24 * time.Hour)
@@ -65,7 +65,7 @@ func TestCeilingCountsMinutesWithTraffic(t *testing.T) {
 }
 
 func TestMaxBaselineAndOff(t *testing.T) {
-	f := feed{o: Options{MaxRise: 2, MaxBaseline: 150 * ms}}
+	f := feeder{o: Options{MaxRise: 2, MaxBaseline: 150 * ms}}
 	require.Equal(t, 150*ms, f.ceiling(), "it holds from the start")
 	f.run(time.Minute, 100*ms)
 	require.Equal(t, 150*ms, f.ceiling())

@@ -35,6 +35,7 @@ type Breaker struct {
 	stale   atomic.Int64
 	panics  atomic.Int64
 	vetoed  atomic.Int64
+	opened  openings
 
 	mu      sync.Mutex // guards the rest; not taken while closed
 	machine machine
@@ -45,10 +46,11 @@ type Breaker struct {
 	charged bool    // the Keyed counts this Breaker as open
 }
 
-// A vetoer bounds how many breakers may be open at once.
+// A vetoer bounds how many breakers may be open at once, and counts their openings.
 type vetoer interface {
 	mayOpen() bool
 	closed()
+	opened(reason string)
 }
 
 // New returns a closed Breaker with the given options; nil means the defaults. It returns an error that names the

@@ -266,7 +266,7 @@ func TestStatsTellAll(t *testing.T) {
 	require.Equal(t, breaker.Stats{
 		Name: "breaker", State: breaker.Open, Mode: breaker.Auto, Since: t0.Add(time.Second), Reason: "failure rate",
 		Successes: 2, Failures: 2, Ignored: 1, FailureRate: 0.5, Consecutive: 2,
-		InFlight: 1, Reopenings: 1, NextProbe: t0.Add(6 * time.Second), Refused: 2, Stale: 1,
+		InFlight: 1, Reopenings: 1, NextProbe: t0.Add(6 * time.Second), Refused: 2, Stale: 1, Openings: map[string]int64{"failure rate": 1},
 		ByReason: []spillway.Refusal{{Policy: "breaker", Reason: "open", Count: 2}},
 	}, s)
 	g.run("+4s >p")

@@ -4,6 +4,7 @@ package breaker
 func (b *Breaker) unlock() {
 	o := b.opts.Load()
 	listen := o.OnEvent
+	b.countOpenings()
 	if listen == nil {
 		b.machine.changes = b.machine.changes[:0]
 		b.mu.Unlock()
@@ -23,6 +24,19 @@ func (b *Breaker) unlock() {
 	b.mu.Unlock()
 	if tell {
 		b.tell(listen)
+	}
+}
+
+// countOpenings counts the openings among the changes. The caller holds b.mu.
+func (b *Breaker) countOpenings() {
+	for _, c := range b.machine.changes {
+		if c.to != Open || c.wouldOpen {
+			continue
+		}
+		b.opened.add(c.reason)
+		if b.veto != nil {
+			b.veto.opened(c.reason)
+		}
 	}
 }
 

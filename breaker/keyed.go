@@ -72,6 +72,7 @@ type Keyed struct {
 	retryAt atomic.Int64  // when to look for idle keys again
 	nextGen atomic.Uint32 // the first generation of new members
 
+	openings   openings // of all members
 	overflowed stats.Counter
 	evicted    atomic.Int64
 	failed     atomic.Int64
@@ -328,16 +329,17 @@ type KeyedStats struct {
 	Open int64  // how many of these are breakers that outcomes have opened and not closed yet
 
 	// Since the Keyed was made:
-	Overflowed int64 // requests with a key that the shared policy decided
-	Evicted    int64 // idle keys forgotten
-	Failed     int64 // calls of New that returned no policy, or panicked
+	Openings   map[string]int64 // of breakers of a key, by the reasons of an Event; nil if there were none
+	Overflowed int64            // requests with a key that the shared policy decided
+	Evicted    int64            // idle keys forgotten
+	Failed     int64            // calls of New that returned no policy, or panicked
 }
 
 // Stats returns a snapshot of the figures. It may be called at any time.
 func (r *Keyed) Stats() KeyedStats {
 	return KeyedStats{
 		Name: r.Options().Name,
-		Keys: r.keys.Load(), Open: r.open.Load(),
+		Keys: r.keys.Load(), Open: r.open.Load(), Openings: r.openings.byReason(),
 		Overflowed: r.overflowed.Value(), Evicted: r.evicted.Load(), Failed: r.failed.Load(),
 	}
 }

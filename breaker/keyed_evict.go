@@ -112,6 +112,8 @@ func (r *Keyed) mayOpen() bool {
 // closed gives a place back.
 func (r *Keyed) closed() { r.open.Add(-1) }
 
+func (r *Keyed) opened(reason string) { r.openings.add(reason) }
+
 // abandonedAfter is how many times MaxOpen a Breaker may wait for a probe before a Keyed may forget it.
 const abandonedAfter = 10
 

@@ -188,7 +188,7 @@ func TestResetForgets(t *testing.T) {
 func TestEventsTellAll(t *testing.T) {
 	var told []breaker.Event
 	var policy string
-	g, _ := newBreakerRig(t, &breaker.Options{
+	g, b := newBreakerRig(t, &breaker.Options{
 		Consecutive: 1, Jitter: off, Probes: 1, OnEvent: func(e breaker.Event) {
 			policy, e.Policy = e.Policy, ""
 			told = append(told, e)
@@ -206,6 +206,7 @@ func TestEventsTellAll(t *testing.T) {
 		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: "probes succeeded"},
 	}, told)
 	require.Equal(t, "breaker", policy)
+	require.Equal(t, map[string]int64{"consecutive failures": 1, "probe failed": 1, "probe lost": 1}, b.StatsAt(g.now).Openings)
 }
 
 // TestListenerMayPanic shows that later events are delivered, also if the listener ends its goroutine.

@@ -1,6 +1,10 @@
 package breaker
 
-import "time"
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // A State is what a [Breaker] does with calls.
 type State string
@@ -34,6 +38,31 @@ const (
 	byProbeSuccess = "probes succeeded"
 	byHand         = "by hand"
 )
+
+// openingReasons are the reasons for which a Breaker opens.
+var openingReasons = [...]string{byFailureRate, byConsecutive, bySlowRate, byProbe, byLease, byHand}
+
+// openings counts by openingReasons.
+type openings [len(openingReasons)]atomic.Int64
+
+func (o *openings) add(reason string) {
+	if i := slices.Index(openingReasons[:], reason); i >= 0 {
+		o[i].Add(1)
+	}
+}
+
+// byReason returns the counts above 0, or nil.
+func (o *openings) byReason() (counts map[string]int64) {
+	for i, reason := range openingReasons {
+		if n := o[i].Load(); n > 0 {
+			if counts == nil {
+				counts = map[string]int64{}
+			}
+			counts[reason] = n
+		}
+	}
+	return counts
+}
 
 // The places of the reasons in counts of refusals.
 const (

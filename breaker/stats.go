@@ -44,9 +44,10 @@ type Stats struct {
 	// Gate counts them.
 	Refused  int64 // calls refused: the sum of ByReason
 	ByReason []spillway.Refusal
-	Stale    int64 // outcomes from before a change of state
-	Vetoed   int64 // openings that a Keyed did not allow
-	Panics   int64 // of OnEvent
+	Openings map[string]int64 // by the reasons of an Event, such as byFailureRate; nil if there were none
+	Stale    int64            // outcomes from before a change of state
+	Vetoed   int64            // openings that a Keyed did not allow
+	Panics   int64            // of OnEvent
 }
 
 // errUnmade is the error of Tune, SetMode and SetState on zero values.
@@ -93,6 +94,7 @@ func (b *Breaker) StatsAt(now time.Time) Stats {
 		Stale:       b.stale.Load(),
 		Vetoed:      b.vetoed.Load(),
 		Panics:      b.panics.Load(),
+		Openings:    b.opened.byReason(),
 	}
 	if m.state == Open {
 		s.NextProbe = b.base.at(m.deadline)

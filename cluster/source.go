@@ -1,6 +1,10 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/spillway-go/spillway/internal/enum"
+)
 
 // Fallback decides while Redis does not answer. The zero Fallback is the default of the type that uses it.
 type Fallback uint8
@@ -40,9 +44,9 @@ const (
 )
 
 // String returns "redis", "memory", "lease", "hold", "divide" or "nobody", fit for a metric label.
-func (s Source) String() string {
-	if s <= FromNobody {
-		return [...]string{"redis", "memory", "lease", "hold", "divide", "nobody"}[s]
-	}
-	return fmt.Sprintf("source(%d)", uint8(s))
-}
+func (s Source) String() string { return enum.String("cluster: Source", sourceNames, s) }
+
+// MarshalText returns s.String(), or an error if there is no such source.
+func (s Source) MarshalText() ([]byte, error) { return enum.Marshal("cluster: Source", sourceNames, s) }
+
+var sourceNames = []string{"redis", "memory", "lease", "hold", "divide", "nobody"}

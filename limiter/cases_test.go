@@ -182,7 +182,7 @@ func TestCasesOfSemaphores(t *testing.T) {
 		l.all.Wait()
 		require.Equal(t, names[:k+waiting], l.in)
 		require.Panics(t, func() { q.Release(1) })
-		require.Equal(t, Stats{Name: "queue", Admitted: 7, Refused: 1, Waited: 4, ByReason: []spillway.Refusal{{Policy: "queue", Reason: "queue full", Count: 1}}}, q.Stats())
+		require.Equal(t, Stats{Name: "queue", Admitted: 7, Refused: 1, Waited: 4, ByReason: []spillway.Refusal{{Policy: "queue", Reason: "queue full", Count: 1}}}, countsOf(q))
 		require.Equal(t, State{Limit: k, Remaining: k}, q.PeekAt(readClock()))
 	})
 }

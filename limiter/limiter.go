@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // A Limiter limits by one [Rule]. It is a [spillway.Policy], and can be called directly. With a [Shaper] or a [Queue],
@@ -18,6 +19,7 @@ import (
 // add methods, so embed a Limiter rather than implement it.
 type Limiter interface { //nolint:interfacebloat // the interface stands for eight types with the same methods, so that each method is documented once
 	Member
+	stats.Source
 
 	// Allow takes one token now if there is one, and reports whether it took one.
 	Allow() bool
@@ -92,6 +94,9 @@ type Stats struct {
 	Waiting, Cancelled int64
 	// Of a Queue: how many of Admitted had to wait.
 	Waited int64
+	// Of a Shaper and a Queue: how long, in seconds, admitted requests waited, of those that had to, and how long requests
+	// had waited when they were refused.
+	Waits, RefusedAfter stats.Distribution
 }
 
 // refuse adds n refusals for one reason.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/rejections"
+	"github.com/spillway-go/spillway/internal/waited"
 )
 
 // An Order says which request is next in a [Queue] among those of the same priority.
@@ -112,7 +113,11 @@ type queue struct {
 }
 
 // busy counts the calls that find no free place and do not wait.
-type queueCounts struct{ admitted, waited, busy, full, late, ousted, impossible, cancelled int64 }
+type queueCounts struct {
+	admitted, waited, busy, full, late, ousted, impossible, cancelled int64
+
+	waits, refusedAfter waited.Recorder
+}
 
 // Queues does nothing: it marks that Admit may block.
 func (q *queue) Queues() {}
@@ -257,6 +262,7 @@ func (q *queue) Stats() Stats {
 	s := Stats{
 		Name: q.reject.Policy, Admitted: c.admitted, Impossible: c.impossible,
 		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled, Waited: c.waited,
+		Waits: c.waits.Value(), RefusedAfter: c.refusedAfter.Value(),
 	}
 	s.refuse(rejections.Limit, c.busy)
 	s.refuse(rejections.Full, c.full)

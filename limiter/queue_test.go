@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/stats"
 )
 
 func newQueue(t testing.TB, o Queue) *queue {
@@ -79,7 +80,7 @@ func TestQueueOrders(t *testing.T) {
 			}
 			l.all.Wait()
 			require.Equal(t, want, l.in)
-			require.Equal(t, Stats{Name: "queue", Admitted: 7, Waited: 6}, q.Stats())
+			require.Equal(t, Stats{Name: "queue", Admitted: 7, Waited: 6}, countsOf(q))
 		})
 	}
 }
@@ -108,7 +109,7 @@ func TestQueueIsBounded(t *testing.T) {
 		require.False(t, rej.OverQuota)
 		require.Equal(t, Stats{Name: "queue", InFlight: 2, Admitted: 3, Waited: 1, Refused: 4, ByReason: []spillway.Refusal{
 			{Policy: "queue", Reason: "queue full", Count: 2}, {Policy: "queue", Reason: "wait too long", Count: 1}, {Policy: "queue", Reason: "ousted from queue", Count: 1},
-		}}, q.Stats())
+		}}, countsOf(q))
 	})
 }
 
@@ -296,4 +297,43 @@ func TestQueueOptions(t *testing.T) {
 	q := newQueue(t, Queue{Limit: 5, MaxQueue: 1})
 	require.True(t, q.Allow())
 	require.Equal(t, State{Limit: 5, Remaining: 4}, q.PeekAt(readClock()))
+}
+
+// countsOf returns the Stats of l without the times that requests waited.
+func countsOf(l Limiter) Stats {
+	s := l.Stats()
+	s.Waits, s.RefusedAfter = stats.Distribution{}, stats.Distribution{}
+	return s
+}
+
+func TestQueueRecordsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Queue{Limit: 1, MaxQueue: 2, MaxWait: 4 * time.Second})
+		require.True(t, q.Allow())
+		l := newLine(t, q)
+		l.join(t.Context(), "a", 1, spillway.Normal)
+		l.join(t.Context(), "b", 1, spillway.Normal)
+		l.join(t.Context(), "full", 1, spillway.Normal)
+		time.Sleep(time.Second)
+		q.Release(1) // a runs
+		time.Sleep(4 * time.Second)
+		l.all.Wait()
+		s := q.Stats()
+		require.Equal(t, stats.Distribution{Count: 1, Sum: 1, Scale: 2, Counts: []uint64{1}}, s.Waits, "a waited for a second")
+		require.Equal(t, stats.Distribution{Count: 1, Sum: 4, Scale: 2, First: 8, Counts: []uint64{1}}, s.RefusedAfter,
+			"b waited until MaxWait; the one that found the queue full did not wait")
+	})
+}
+
+func TestShaperRecordsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Shaper{Rate: Per(1, time.Second), MaxWait: time.Minute})
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, s.Wait(t.Context(), 1))
+		}
+		w := s.Stats().Waits
+		require.EqualValues(t, 2, w.Count, "the first did not wait")
+		require.InDelta(t, 2, w.Sum, 0.01)
+	})
 }

@@ -53,9 +53,11 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	took := c.elapsed()
 	switch {
 	case g.fate == ousted:
 		q.counts.ousted++
+		q.counts.refusedAfter.Record(took)
 		return q.other[rejections.Ousted]
 	case g.fate == large:
 		q.counts.impossible++
@@ -63,14 +65,16 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	case g.fate == runs && ctx.Err() == nil: // in time, even if the timer fired before the lock was free
 		q.counts.admitted++
 		q.counts.waited++
+		q.counts.waits.Record(took)
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		gaveUp = err
 	}
-	q.list.leave(now+int64(c.elapsed()), g)
+	q.list.leave(now+int64(took), g)
 	if errors.Is(gaveUp, q.other[rejections.Wait]) {
 		q.counts.late++
+		q.counts.refusedAfter.Record(took)
 	} else {
 		q.counts.cancelled++
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/rejections"
+	"github.com/spillway-go/spillway/internal/waited"
 )
 
 // A Shaper is the [Rule] of a leaky bucket used as a queue: requests arrive at any pace and pass one by one at an even
@@ -103,6 +104,7 @@ type shaper struct {
 	spacer    *spacer
 	counts    counts
 	cancelled int64
+	waits     waited.Recorder
 }
 
 // Queues does nothing: it marks that Admit may block.
@@ -250,7 +252,7 @@ func (s *shaper) Stats() Stats {
 	c := &s.counts
 	st := Stats{
 		Name: s.rule.Name, Admitted: c.admitted, Impossible: c.impossible, Returned: c.returned,
-		Waiting: int64(s.spacer.waiting), Cancelled: s.cancelled,
+		Waiting: int64(s.spacer.waiting), Cancelled: s.cancelled, Waits: s.waits.Value(),
 	}
 	for _, reason := range shaperReasons {
 		st.refuse(reason, s.reject[reason].n)

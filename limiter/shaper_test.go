@@ -190,7 +190,7 @@ func TestShaperMovesUp(t *testing.T) {
 		require.Equal(t, map[int]time.Duration{
 			0: 0, 1: 100 * ms, 2: -150 * ms, 3: 200 * ms, 4: 300 * ms, 5: -150 * ms, 6: 400 * ms, 7: 500 * ms,
 		}, at)
-		require.Equal(t, Stats{Name: "shaper", Admitted: 6, Cancelled: 2}, s.Stats())
+		require.Equal(t, Stats{Name: "shaper", Admitted: 6, Cancelled: 2}, countsOf(s))
 	})
 }
 

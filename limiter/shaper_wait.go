@@ -76,6 +76,7 @@ func (s *shaper) await(ctx context.Context, sp *spot, now int64) (stamp uint64, 
 		s.spacer.grant(now + int64(c.elapsed()))
 		if sp.granted {
 			s.counts.admitted++
+			s.waits.Record(c.elapsed())
 			s.mu.Unlock()
 			return sp.stamp, nil
 		}

@@ -30,6 +30,8 @@ var statsRows = []feed.Row{
 	feed.Gauge("MaxPass", "spillway.shedder.max_pass", "{request}/s", "Greatest rate of answers over one latency within the window."),
 	feed.Gauge("MinRT", "spillway.shedder.min_rt", "s", "Latency while the service is calm. 0 if it is not known."),
 
+	feed.Gauge("Demand", "spillway.demand", "1", "Offered load as a multiple of what the process can carry."),
+
 	feed.Gauge("Leak", "spillway.shedder.leak", "1", "Share of refusals that is admitted because of MaxShed."),
 	feed.Count("Leaked", "spillway.shedder.leaked", "{request}", "Requests admitted because of MaxShed."),
 	feed.Count("Probes", "spillway.shedder.probes", "{request}", "Requests admitted beyond the limit because none had ended."),

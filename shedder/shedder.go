@@ -44,6 +44,7 @@ type Shedder struct {
 	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
 	opts    Options
 	law     *law.Law
+	demand  demand // guarded by mu
 	prober  prober
 	witness witness
 	seen    progress

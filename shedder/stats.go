@@ -40,6 +40,12 @@ type Stats struct {
 	MaxPass  float64       // greatest rate of answers over one latency within the window, per second
 	MinRT    time.Duration // latency while the service is calm; 0 if not learnt yet
 
+	// Demand is the offered load as a multiple of what the process can carry: below 1 it is calm, and 2 is twice too much.
+	// It is the greatest of CPUSmooth over Options.CPUThreshold, InFlight over Limit while Overloaded, and, while requests
+	// are refused, requests over admitted requests in the last seconds. It is at most 100. Scale on it rather than on the
+	// CPU, which refusals keep at its threshold.
+	Demand float64
+
 	Leak   float64 // share of refusals that is admitted because of Options.MaxShed
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // how often one more request was admitted beyond the limit because no request had ended

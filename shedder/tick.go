@@ -90,6 +90,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	s.leak.set(leaking)
 	return s.snapshot(&r, v, Stats{
 		Time: now, CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, Signal: signal, SignalErr: signalErr, Leak: leaking,
+		Demand: s.demand.observe(&r, &cpu, v, s.opts.CPUThreshold),
 	})
 }
 

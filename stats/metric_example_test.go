@@ -26,4 +26,7 @@ func ExampleEach() {
 	// orders spillway.gate.requests [{result refused}] 1
 	// orders spillway.gate.in_flight [] 1
 	// orders spillway.gate.refusals [{policy pool} {reason limit reached}] 1
+	// orders spillway.limiter.requests [{policy pool} {result refused}] 1
+	// orders spillway.limiter.refusals [{policy pool} {reason limit reached}] 1
+	// orders spillway.limiter.in_flight [{policy pool}] 1
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/spillway-go/spillway/cluster"
@@ -62,6 +63,20 @@ type KeyStats struct {
 	AdmittedTokens int64          // tokens let through
 	RefusedTokens  int64          // tokens refused
 	Err            error          // why the last renewal failed, or nil
+}
+
+// MarshalJSON returns the fields of s by name. Err is its text, or null.
+func (s KeyStats) MarshalJSON() ([]byte, error) {
+	type plain KeyStats
+	out := struct {
+		plain
+		Err *string
+	}{plain: plain(s)}
+	if s.Err != nil {
+		text := s.Err.Error()
+		out.Err = &text
+	}
+	return json.Marshal(out) //nolint:wrapcheck,musttag // package json calls this; the names of the fields are the keys
 }
 
 // KeyStats returns a snapshot of a key, and false if it is not kept.

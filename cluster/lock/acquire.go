@@ -61,7 +61,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 		return nil, ErrClosed
 	}
 	defer s.calls.Done()
-	w := waiting{s: s, woken: s.enqueue(token), poll: s.poll, until: s.deadline()}
+	w := waiting{s: s, woken: s.enqueue(token), poll: s.poll, until: s.deadline(), began: time.Now()}
 	defer s.dequeue(token)
 	for {
 		sent := time.Now()
@@ -77,6 +77,9 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 			p, err := s.adopt(ctx, serial, key, token, a.fence, sent, w.unsure)
 			if err != nil {
 				return nil, err
+			}
+			if !w.heard.IsZero() {
+				s.counts.waits.record(time.Since(w.began))
 			}
 			return &Lease{permit: p}, nil
 		default:
@@ -98,7 +101,8 @@ type waiting struct {
 	lasts  time.Duration // how long that place lasts
 	poll   time.Duration // how often Redis expects a call
 	until  time.Time     // when it gives up; zero if never
-	unsure bool          // a call was not answered
+	began  time.Time
+	unsure bool // a call was not answered
 }
 
 // bears reports whether a waiting call continues in spite of an error.
@@ -121,6 +125,7 @@ func (w *waiting) sleep(ctx context.Context, a answer) error {
 	if !w.until.IsZero() {
 		left := time.Until(w.until)
 		if left <= 0 {
+			w.s.counts.refusedAfter.record(time.Since(w.began))
 			return w.s.refuse(refusedWait)
 		}
 		d = min(d, left)

@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/call"
 	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/internal/rejections"
+	"github.com/spillway-go/spillway/internal/waited"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -93,6 +94,10 @@ type Stats struct {
 	Unanswered int64 // calls that Redis did not answer
 	Lapsed     int64 // leases that ended before they were given back
 	Expiring   int64 // permits that return only by their TTL, because their release did not reach Redis
+
+	// How long, in seconds, calls of Acquire waited until they got a permit, of those that had to, and how long calls had
+	// waited when they were refused.
+	Waits, RefusedAfter stats.Distribution
 }
 
 // The indices of rejections.
@@ -107,6 +112,25 @@ const (
 type counts struct {
 	admitted, lapsed, unanswered, byFallback, expiring stats.Counter
 	refused                                            [numRefused]stats.Counter
+	waits, refusedAfter                                recorder
+}
+
+// A recorder is a waited.Recorder with a lock.
+type recorder struct {
+	mu  sync.Mutex
+	all waited.Recorder
+}
+
+func (w *recorder) record(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all.Record(d)
+}
+
+func (w *recorder) value() stats.Distribution {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Value()
 }
 
 // refuse counts a refusal and returns the rejection that all calls refused for that reason share.
@@ -227,6 +251,7 @@ func (s *Semaphore) Stats() Stats {
 	st.Name, st.Limit, st.Listening = s.name, int64(o.Limit), s.listening.Load()
 	st.Admitted, st.ByFallback, st.Unanswered = c.admitted.Value(), c.byFallback.Value(), c.unanswered.Value()
 	st.Lapsed, st.Expiring = c.lapsed.Value(), c.expiring.Value()
+	st.Waits, st.RefusedAfter = c.waits.value(), c.refusedAfter.value()
 	for why := range c.refused {
 		if n := c.refused[why].Value(); n > 0 {
 			st.Refused += n

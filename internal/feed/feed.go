@@ -14,6 +14,7 @@ package feed
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -35,12 +36,14 @@ type Row struct {
 type shape uint8
 
 const (
-	number   shape = iota // of a field that is a number, a bool or a time
-	up                    // 1 if the field, an error, is nil
-	state                 // for each value of a field 1 if it has it
-	info                  // 1, with the field as label
-	byReason              // for each element of a field, which is a refusal, its count
-	by                    // for each element of a field, which is an array, its value
+	number    shape = iota // of a field that is a number, a bool or a time
+	up                     // 1 if the field, an error, is nil
+	state                  // for each value of a field 1 if it has it
+	info                   // 1, with the field as label
+	byReason               // for each element of a field, which is a refusal, its count
+	by                     // for each element of a field, which is an array, its value
+	byKey                  // for each element of a field, which is a map of counts, its value
+	histogram              // of a field that is a Distribution
 )
 
 func row(field, name, unit, help string, kind stats.Kind, fixed []stats.Label) Row {
@@ -93,6 +96,44 @@ func By(field, name, unit, help, label string, values []string, fixed ...stats.L
 	return r
 }
 
+// ByKey is for a map of counts: a counter for each element, with its key as the label.
+func ByKey(field, name, unit, help, label string) Row {
+	r := row(field, name, unit, help, stats.KindCounter, nil)
+	r.shape, r.label = byKey, label
+	return r
+}
+
+// Histogram is for a Distribution of seconds.
+func Histogram(field, name, help string, fixed ...stats.Label) Row {
+	r := row(field, name, "s", help, stats.KindHistogram, fixed)
+	r.shape = histogram
+	return r
+}
+
+// With yields metrics with labels of their own before those that they have.
+func With(labels []stats.Label, metrics iter.Seq[stats.Metric]) iter.Seq[stats.Metric] {
+	return func(yield func(stats.Metric) bool) {
+		for m := range metrics {
+			if m.Labels = with(labels, m.Labels...); !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Join yields the metrics of each part.
+func Join(parts ...iter.Seq[stats.Metric]) iter.Seq[stats.Metric] {
+	return func(yield func(stats.Metric) bool) {
+		for _, part := range parts {
+			for m := range part {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Of yields the metrics of the snapshot that take returns, by the rows. They describe of, and their label policy is the
 // field Name of the snapshot, if there is one.
 func Of[S any](of any, rows []Row, take func() S) iter.Seq[stats.Metric] {
@@ -123,6 +164,23 @@ func (r *Row) yield(of any, own []stats.Label, v reflect.Value, yield func(stats
 		return r.texts(m, fmt.Sprint(v), yield)
 	case byReason:
 		return reasons(m, v, yield)
+	case histogram:
+		d, _ := reflect.TypeAssert[stats.Distribution](v)
+		m.Distribution = &d
+		if d.Count > 0 {
+			m.Value = d.Sum / float64(d.Count)
+		}
+		return yield(m)
+	case byKey:
+		counts, _ := reflect.TypeAssert[map[string]int64](v)
+		for _, key := range slices.Sorted(maps.Keys(counts)) {
+			each := m
+			each.Value, each.Labels = float64(counts[key]), with(m.Labels, stats.Label{Name: r.label, Value: key})
+			if !yield(each) {
+				return false
+			}
+		}
+		return true
 	case by:
 		for i := range v.Len() {
 			each := m
