@@ -4,9 +4,10 @@ import "math"
 
 // The resolution and the reach of the history.
 const (
-	span  = 0.05 // seconds of a bucket
-	reach = 200  // buckets: a window reaches back 10 s for enough answers
-	brief = 10   // buckets that a rate covers at least: half a second
+	span  = 0.05      // seconds of a bucket
+	reach = 200       // buckets: a window reaches back 10 s for enough answers
+	brief = 10        // buckets that a rate covers at least: half a second
+	most  = 4 * reach // buckets that are kept
 )
 
 // A bucket counts what happened in a twentieth of a second.
@@ -45,7 +46,7 @@ func (b *bucket) stay() float64 {
 	if b.ended == 0 {
 		return b.mean()
 	}
-	return math.Max(b.mean(), b.inside/b.ended)
+	return max(b.mean(), b.inside/b.ended)
 }
 
 // kept returns the share of the offered requests that ended.
@@ -86,7 +87,7 @@ func (h *history) advance(p *Params, window float64, b *bucket, dt float64, clos
 	h.age -= n * span
 	rest := 0.0 // what happened after the last bucket that ends now
 	if dt > 0 {
-		rest = math.Min(h.age/dt, 1)
+		rest = min(h.age/dt, 1)
 	}
 	h.open.add(b, 1-rest)
 	all := h.open
@@ -94,12 +95,12 @@ func (h *history) advance(p *Params, window float64, b *bucket, dt float64, clos
 	h.open.add(b, rest)
 	busy := n // a gap between steps is spread evenly
 	if h.n == 0 {
-		busy = math.Min(n, math.Ceil((before+math.Max(all.mean(), span))/span)) // all have ended within about their latency
+		busy = min(n, math.Ceil((before+max(all.mean(), span))/span)) // all have ended within about their latency
 		if dt > settle {
 			n = busy // the rest was idle, and says nothing
 		}
 	}
-	for i := range int(math.Min(n, reach)) {
+	for i := range int(min(n, reach)) {
 		var one bucket
 		if float64(i) < busy {
 			one.add(&all, 1/busy)
@@ -119,7 +120,7 @@ func (h *history) close(b *bucket, closed func(*bucket)) {
 	if h.empty > settle {
 		return
 	}
-	if len(h.ring) >= 4*reach {
+	if len(h.ring) >= most {
 		h.ring = append(h.ring[:0], h.ring[2*reach:]...)
 	}
 	h.ring = append(h.ring, *b)
@@ -131,32 +132,36 @@ func (h *history) close(b *bucket, closed func(*bucket)) {
 //
 // While requests are inside and nothing ends, the rates stay what they were: what is stuck says nothing about them.
 func (h *history) measure(p *Params, window float64) {
-	var pass, rate, jumps, ended float64
+	var pass, rate, jumps, all float64
+	var ended [most]float64
 	n := len(h.ring)
+	for i := range h.ring {
+		ended[i] = h.ring[i].ended
+	}
 	for i := n - 1; i >= 0 && float64(n-1-i)*span < window; i-- {
-		if ended += h.ring[i].ended; i > 0 {
-			jump := h.ring[i].ended - h.ring[i-1].ended
+		if all += ended[i]; i > 0 {
+			jump := ended[i] - ended[i-1]
 			jumps += jump * jump / 2
 		}
-		one := max(2, int(math.Ceil(math.Min(h.ring[i].mean()/span, reach))))
+		one := max(2, int(math.Ceil(min(h.ring[i].mean()/span, reach))))
 		least := max(brief, one)
 		var sum float64
 		for j, c := i, 1; j >= 0 && c <= reach; j, c = j-1, c+1 {
-			sum += h.ring[j].ended
+			sum += ended[j]
 			if c == one {
-				pass = math.Max(pass, sum/(float64(c)*span))
+				pass = max(pass, sum/(float64(c)*span))
 			}
-			if c < min(least, n) {
-				continue
+			if c < min(least, n) || ended[j] == 0 && c > least && c < reach && j > 0 {
+				continue // too short, or less than without this bucket
 			}
 			if sum >= p.Enough || c == reach || sum > 0 && j == 0 {
-				rate = math.Max(rate, sum/(float64(c)*span))
+				rate = max(rate, sum/(float64(c)*span))
 				break
 			}
-			rate = math.Max(rate, (sum-math.Sqrt(sum))/(float64(c)*span)) // of few, less what chance may add
+			rate = max(rate, (sum-math.Sqrt(sum))/(float64(c)*span)) // of few, less what chance may add
 		}
 	}
-	h.uneven = math.Max(1, jumps/math.Max(ended, 1))
+	h.uneven = max(1, jumps/max(all, 1))
 	if pass > 0 || h.n == 0 {
 		h.pass = pass
 	}
@@ -172,16 +177,20 @@ const later = 1.25
 // leave at a steady rate, later than before and than the least latency, and none leaves sooner than a queue allows. Requests
 // that only take long do, or leave faster and faster at first. Of few, the order says more than their number.
 func (h *history) piles(p *Params, least float64) bool {
+	if h.n < 9 { // no growth of so few is significant: 3 √n > n
+		return false
+	}
 	half := min(len(h.ring), reach) / 2
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
 	var all, older bucket
-	for i, b := range h.ring[len(h.ring)-2*half:] {
-		all.add(&b, 1)
-		if i < half {
-			older.add(&b, 1)
+	begin := len(h.ring) - 2*half
+	for i := begin; i < len(h.ring); i++ {
+		if i == begin+half {
+			older = all
 		}
+		all.add(&h.ring[i], 1)
 	}
 	newer := all
 	newer.add(&older, -1)
@@ -193,7 +202,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	grows := growth >= 2*math.Sqrt(chance/2) && growth >= 0.6*before
 	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it grows no more
 	if older.answered > 0 {
-		least = math.Min(least, older.mean())
+		least = min(least, older.mean())
 	}
 	switch {
 	case newer.mean() < later*least:
@@ -204,7 +213,7 @@ func (h *history) piles(p *Params, least float64) bool {
 		return false
 	}
 	deviation, waited, answers := h.order(p.Few)
-	return answers*math.Log(waited/math.Max(2*deviation, span/8*answers)) >= 7
+	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= 7
 }
 
 // order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how
@@ -228,7 +237,7 @@ func (h *history) back(k int, n float64) float64 {
 	for ; k >= 0; k-- {
 		came := h.ring[k].admitted * part
 		if came >= n {
-			return passed + part*span*n/math.Max(came, 1e-9)
+			return passed + part*span*n/max(came, 1e-9)
 		}
 		n -= came
 		passed += part * span
@@ -263,7 +272,7 @@ func (h *history) interrupted(seconds float64) bool {
 		if silent += span; h.ring[i].ended > 0 {
 			silent = 0
 		}
-		longest = math.Max(longest, silent)
+		longest = max(longest, silent)
 	}
 	newer, _, _ := h.last(seconds / 2)
 	older := all.ended - newer.ended

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 func TestTheTypicalLatencyIsLearnt(t *testing.T) {
@@ -126,8 +128,17 @@ func TestTheLimitTightensWhileMuchIsRefused(t *testing.T) {
 	require.Greater(t, p.v.Limit, 1.5*tight)
 }
 
+// pure skips a long test where it would be ten times as long: the law has one goroutine.
+func pure(t *testing.T) {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("the law is one goroutine: its figures are checked without the race detector, ten times faster")
+	}
+}
+
 // Slow and uneven calls are served from a cold start on, whatever chance does. A false alarm heals.
 func TestSlowUnevenCallsAreServed(t *testing.T) {
+	pure(t)
 	for name, takes := range map[string]draw{"exponential": exponential(1), "lognormal": lognormal(1), "bimodal": bimodal(0.3), "constant": constant(1)} {
 		alarms, ever := 0, 0
 		for seed := range uint64(100) {

@@ -57,6 +57,7 @@ func cold(rng *rand.Rand, seconds, rate float64, slots int, takes draw, visit fu
 // A cold start into a full pool is a queue that grows from the first moment on, and answers come in its order. It is seen within
 // a hundred answers, or as many as pile up until it is no chance any more.
 func TestAFloodOfAPoolIsSeen(t *testing.T) {
+	pure(t)
 	p := Default()
 	for _, pool := range []struct {
 		slots int
@@ -92,6 +93,7 @@ func TestAFloodOfAPoolIsSeen(t *testing.T) {
 // Calls that take long are no queue, however many of them come in until the first has ended. While few have ended, chance makes
 // some look like one: a false alarm.
 func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
+	pure(t)
 	p := Default()
 	const seeds = 200
 	for name, of := range map[string]func(float64) draw{

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/race"
+	"github.com/spillway-go/spillway/sim"
+)
+
+var (
+	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
+	randomKinds = flag.String("random.kinds", "", "their kinds, separated by commas; all if empty")
+)
+
+// A draw is a service of random figures.
+type draw struct {
+	name     string
+	scenario sim.Scenario
+	best     float64 // the goodput that is possible; 0 if it is that of the bare server
+}
+
+// logUniform returns a number between low and high whose logarithm is uniform.
+func logUniform(rng *rand.Rand, low, high float64) float64 {
+	return low * math.Pow(high/low, rng.Float64())
+}
+
+// randomDist returns a distribution of one of five shapes with the given mean.
+func randomDist(rng *rand.Rand, mean time.Duration) (sim.Dist, string) {
+	switch rng.IntN(5) {
+	case 0:
+		return sim.Dist{Fixed: mean}, "fixed"
+	case 1:
+		return sim.Dist{Exp: mean}, "exp"
+	case 2:
+		return sim.Dist{Fixed: mean / 2, Exp: mean / 2}, "half"
+	case 3:
+		return sim.Dist{LogNormal: mean, Sigma: 1}, "lognormal"
+	default: // one in ten takes eleven times as long as the others
+		return sim.Dist{Fixed: mean / 2, Dear: 5 * mean, DearShare: 0.1}, "bimodal"
+	}
+}
+
+func ofSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+var randomServices = map[string]func(rng *rand.Rand) draw{
+	// Calls that take long from the start, while the CPU is idle.
+	"slow": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.1, 3))
+		wait, shape := randomDist(rng, mean)
+		rate := math.Round(logUniform(rng, 5, 500))
+		return draw{
+			fmt.Sprintf("%.0f/s %v %s", rate, mean.Round(ms), shape),
+			slowCalls("slow", wait, max(10*mean, sec), 2*rate)(0.5), 0,
+		}
+	},
+	// A dependency that takes longer for 20 s.
+	"slows": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.01, 0.5))
+		wait, shape := randomDist(rng, mean)
+		rate, factor := math.Round(logUniform(rng, 10, 1500)), logUniform(rng, 2, 30)
+		scenario := slows("slows", rate, 4, wait, factor)
+		useful := max(sec, time.Duration(10*factor*float64(mean)))
+		scenario.Client = sim.Client{Useful: useful, Deadline: useful * 3 / 2}
+		return draw{fmt.Sprintf("%.0f/s %v x %.1f %s", rate, mean.Round(ms), factor, shape), scenario, 0}
+	},
+	"pool": func(rng *rand.Rand) draw { return randomPool(rng, []float64{0.9, 1.1, 1.5, 2, 4, 8}, false) },
+	"cold": func(rng *rand.Rand) draw { return randomPool(rng, []float64{1.1, 1.5, 2, 4, 8}, true) },
+	// Work of the CPU, with a wait beside it.
+	"cpu": func(rng *rand.Rand) draw {
+		work, wait := logUniform(rng, 0.001, 0.05), logUniform(rng, 0.001, 0.2)
+		cpu, shape := randomDist(rng, ofSeconds(work))
+		idle, other := randomDist(rng, ofSeconds(wait))
+		cores, load := 1+rng.IntN(8), []float64{0.9, 1.2, 2, 5}[rng.IntN(4)]
+		scenario := step(lib("step"))(load)
+		scenario.Machine.Cores, scenario.Capacity = cores, 0
+		scenario.Classes[0].Stages = []sim.Stage{{CPU: cpu, Wait: idle}}
+		useful := max(250*ms, ofSeconds(20*work+10*wait))
+		scenario.Client = sim.Client{Useful: useful, Deadline: 4 * useful}
+		return draw{
+			fmt.Sprintf("%d cores %v %s + %v %s @%g", cores, ofSeconds(work).Round(100*time.Microsecond), shape, ofSeconds(wait).Round(ms), other, load),
+			scenario, math.Floor(min(load, 1)),
+		}
+	},
+}
+
+func randomPool(rng *rand.Rand, loads []float64, fromCold bool) draw {
+	mean := ofSeconds(logUniform(rng, 0.005, 0.5))
+	hold, shape := randomDist(rng, mean)
+	slots, load := int(logUniform(rng, 2, 100)), loads[rng.IntN(len(loads))]
+	of := withClient(max(sec/2, 20*mean), max(2*sec, 40*mean), pool("pool", slots, 4, hold))
+	if fromCold {
+		of = cold("cold", of)
+	}
+	return draw{fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load), of(load), math.Floor(min(load, 1))}
+}
+
+// Services that nobody had in mind when the law was made. With -v, the worst are listed.
+//
+//	go test ./examples/simulate -run TestRandomServices -random 40 -v
+func TestRandomServices(t *testing.T) {
+	if race.Enabled {
+		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
+	}
+	spillway, err := gateOf("spillway")
+	require.NoError(t, err)
+	bare, err := gateOf("none")
+	require.NoError(t, err)
+	kinds := split(*randomKinds)
+	if *randomKinds == "" {
+		kinds = []string{"slow", "slows", "pool", "cold", "cpu"}
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			draws := make([]draw, *randomCases)
+			kept, wrong, lines := make([]float64, len(draws)), make([]float64, len(draws)), make([]string, len(draws))
+			require.NoError(t, parallel(len(draws), func(i int) error {
+				d := randomServices[kind](rand.New(rand.NewPCG(uint64(i), 1)))
+				seed := uint64(i)
+				got, err := sim.Run(d.scenario, seed, spillway(seed))
+				if err != nil {
+					return err
+				}
+				none, err := sim.Run(d.scenario, seed, bare(seed))
+				if err != nil {
+					return err
+				}
+				kept[i] = min(got.Goodput/cmp.Or(d.best, none.Goodput), 1)
+				if none.InTime >= roomy {
+					wrong[i] = got.Shed
+				}
+				lines[i] = fmt.Sprintf("%-48s kept %.3f bare %.3f wrong %.3f p99 %v", d.name, kept[i], none.Goodput, wrong[i], got.P99.Round(ms))
+				return nil
+			}, func(int) error { return nil }))
+			var mean, refused float64
+			worst := 0
+			for i := range draws {
+				mean += kept[i] / float64(len(draws))
+				refused += wrong[i] / float64(len(draws))
+				if wrong[i] > 0.01 {
+					worst++
+				}
+				if kept[i] < 0.95 || wrong[i] > 0.01 {
+					t.Log(lines[i])
+				}
+			}
+			t.Logf("%s: %d services keep %.4f in the mean; %d refuse more than 1 %% wrongly, %.4f in the mean", kind, len(draws), mean, worst, refused)
+			require.Greater(t, mean, 0.85)
+		})
+	}
+}
