@@ -108,6 +108,10 @@ func TestRateLimitFields(t *testing.T) {
 			[]quoter{q{"vast", math.MaxInt64, math.MaxInt64, time.Nanosecond, time.Second}},
 			`"vast";q=999999999999999;w=1`, `"vast";r=999999999999999;t=1`, "999999999999999 999999999999999 1",
 		},
+		"beyond integers of structured fields, no window": {
+			[]httpgate.Quoter{q{"vast", math.MaxInt64, math.MaxInt64, 0, never}},
+			`"vast";q=999999999999999`, `"vast";r=999999999999999`, "999999999999999 999999999999999 -",
+		},
 		"beyond strings of structured fields": {
 			[]quoter{q{"a\"b\\c\r\nSet-Cookie: x\u00e9", 1, 1, time.Second, 0}},
 			`"a\"b\\c??Set-Cookie: x??";q=1;w=1`, `"a\"b\\c??Set-Cookie: x??";r=1;t=0`, "1 1 0",
