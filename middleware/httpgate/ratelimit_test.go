@@ -109,7 +109,7 @@ func TestRateLimitFields(t *testing.T) {
 			`"vast";q=999999999999999;w=1`, `"vast";r=999999999999999;t=1`, "999999999999999 999999999999999 1",
 		},
 		"beyond integers of structured fields, no window": {
-			[]httpgate.Quoter{q{"vast", math.MaxInt64, math.MaxInt64, 0, never}},
+			[]quoter{q{"vast", math.MaxInt64, math.MaxInt64, 0, never}},
 			`"vast";q=999999999999999`, `"vast";r=999999999999999`, "999999999999999 999999999999999 -",
 		},
 		"beyond strings of structured fields": {
