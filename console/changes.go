@@ -129,7 +129,7 @@ func (s *series) state(v float64) (key, text string, say func(was, is string) (t
 			}
 			return "bad", fmt.Sprintf("%s: the sensor %s %s", subject, sensor, is)
 		}
-	case "state", "overload_reason", "mode":
+	case "state", "overload_reason", "mode", "breaker_state":
 		if v != 1 {
 			return "", "", nil
 		}

@@ -17,7 +17,7 @@ import (
 
 // The page has a port of its own, on the loopback, so that it is outside the gate. A browser on the same machine opens
 // http://localhost:8081/debug/spillway/.
-func ExampleNew() {
+func ExampleNew() { //nolint:testableexamples // it serves until it is stopped
 	gate := spillway.New(spillway.Must(shedder.New(nil)))
 	page := console.New(map[string]stats.Source{"api": gate}, nil)
 	defer page.Close()
@@ -27,7 +27,7 @@ func ExampleNew() {
 	go func() { log.Print(http.ListenAndServe("localhost:8081", debug)) }()
 
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
-	log.Fatal(http.ListenAndServe(":8080", httpgate.Handler(gate, nil)(hello)))
+	log.Print(http.ListenAndServe(":8080", httpgate.Handler(gate, nil)(hello)))
 }
 
 // The first answer has the sentence already, for readers without scripts.

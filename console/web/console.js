@@ -128,7 +128,7 @@
   };
   const named = (own, ...names) => own.find((s) => names.includes(figure(s)));
   const counted = (own, name, label, value) => recent(own.find((s) => figure(s) === name && s.labels[label] === value));
-  const stateOf = (own) => own.filter((s) => ["state", "overload_reason"].includes(figure(s)) && last(s) === 1).map((s) => s.labels.state || s.labels.reason)[0];
+  const stateOf = (own) => own.filter((s) => ["state", "overload_reason", "breaker_state"].includes(figure(s)) && last(s) === 1).map((s) => s.labels.state || s.labels.reason)[0];
 
   // The columns of the tables of policies and of candidates. A column that no row fills is not shown.
   const policyColumns = [
