@@ -42,7 +42,7 @@ func newSite(t *testing.T) *site {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	base := &http.Transport{Protocols: clearText()}
 	t.Cleanup(base.CloseIdleConnections)
-	proxy.Transport = httpgate.Transport(spillway.New(s.back, s.brk[1]), base, nil)
+	proxy.Transport = spillway.Must(httpgate.NewTransport(spillway.New(s.back, s.brk[1]), base, nil))
 	proxy.ErrorHandler, proxy.ErrorLog = httpgate.ProxyError(nil), discardLog()
 	s.m, err = httpgate.New(spillway.New(s.front, s.brk[0]), nil)
 	require.NoError(t, err)

@@ -167,7 +167,7 @@ func newService(t *testing.T) *service {
 	target, err := url.Parse(backend.URL)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = httpgate.Transport(spillway.New(s.back), nil, nil)
+	proxy.Transport = spillway.Must(httpgate.NewTransport(spillway.New(s.back), nil, nil))
 	proxy.ErrorHandler = httpgate.ProxyError(nil)
 	proxy.ErrorLog = discardLog
 
