@@ -104,7 +104,7 @@ var namers = map[string]func(name string) (namedPolicy, error){
 	"sliding log": limited(func(name string) limiter.Rule { return limiter.SlidingLog{Limit: 1, Window: time.Hour, Name: name} }),
 	"concurrency": limited(func(name string) limiter.Rule { return limiter.Concurrency{Limit: 1, Name: name} }),
 	"x/time": func(name string) (namedPolicy, error) {
-		x, err := limiter.NewXTime(rate.NewLimiter(rate.Every(time.Hour), 1), name)
+		x, err := limiter.New(limiter.XTime{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1), Name: name})
 		if err != nil {
 			return namedPolicy{}, err
 		}

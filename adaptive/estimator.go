@@ -12,18 +12,16 @@ type Sample struct {
 }
 
 // An Estimator learns how many requests may be in flight. Use [Gradient2], [Vegas], [AIMD], or your own. An Estimator
-// belongs to one [Limit], which calls it for one sample at a time.
+// belongs to one [Limit], which calls it for one sample at a time. If it also has a method Baseline() time.Duration, which
+// returns the latency that counts as healthy, or 0 while that is unknown, [Stats] shows the result.
 type Estimator interface {
 	// Step returns the limit after one more sample, given the limit before it. The Limit clamps the result to its
 	// bounds; if the result is NaN, the limit does not change.
 	Step(limit float64, s Sample) float64
 }
 
-// A Baseliner is an [Estimator] with a baseline, which [Stats] then shows.
-type Baseliner interface {
-	// Baseline returns the latency that counts as healthy, or 0 if it is not known yet.
-	Baseline() time.Duration
-}
+// A baseliner is an [Estimator] with a baseline.
+type baseliner interface{ Baseline() time.Duration }
 
 // capped returns d, or the ceiling if that is less.
 func (s *Sample) capped(d time.Duration) time.Duration {

@@ -10,11 +10,9 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/inflight"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/stats"
 )
-
-// ReasonLimit is the reason of the [spillway.Rejection] of a [Limit].
-const ReasonLimit = "limit reached"
 
 // A Limit is a [spillway.Policy] that bounds the requests in flight by a limit that an [Estimator] learns from their
 // latency. It is made by [New], safe for concurrent use, and owns no goroutine. The zero Limit refuses every request.
@@ -37,7 +35,7 @@ type Limit struct {
 }
 
 // errZero is the answer of the zero Limit.
-var errZero = &spillway.Rejection{Policy: "adaptive", Reason: ReasonLimit}
+var errZero = &spillway.Rejection{Policy: "adaptive", Reason: rejections.Limit}
 
 // New returns a Limit with the given options; nil means the defaults. It returns an error that names the invalid field.
 func New(o *Options) (*Limit, error) {
@@ -53,7 +51,7 @@ func New(o *Options) (*Limit, error) {
 	}
 	l := &Limit{
 		inside: inflight.New(), exact: float64(opts.Initial),
-		full: &spillway.Rejection{Policy: opts.Name, Reason: ReasonLimit},
+		full: &spillway.Rejection{Policy: opts.Name, Reason: rejections.Limit},
 	}
 	l.install(opts, o.Estimator == nil)
 	return l, nil
@@ -71,7 +69,7 @@ func (l *Limit) move(limit float64) {
 	l.exact = min(max(limit, float64(l.opts.Min)), float64(l.opts.Max))
 	l.limit.Store(int64(l.exact))
 	var baseline time.Duration
-	if e, ok := l.opts.Estimator.(Baseliner); ok {
+	if e, ok := l.opts.Estimator.(baseliner); ok {
 		baseline = e.Baseline()
 	}
 	l.baseline.Store(int64(baseline))
@@ -133,7 +131,7 @@ func (l *Limit) Stats() Stats {
 	}
 	s.InFlight, s.Admitted = l.inside.Totals()
 	if s.Refused > 0 {
-		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: ReasonLimit, Count: s.Refused}}
+		s.ByReason = []spillway.Refusal{{Policy: s.Name, Reason: rejections.Limit, Count: s.Refused}}
 	}
 	return s
 }

@@ -45,14 +45,14 @@ func TestLimitFollowsItsEstimator(t *testing.T) {
 	require.ErrorIs(t, err, spillway.ErrRejected)
 	var rejection *spillway.Rejection
 	require.ErrorAs(t, err, &rejection)
-	require.Equal(t, spillway.Rejection{Policy: "adaptive", Reason: adaptive.ReasonLimit}, *rejection)
+	require.Equal(t, spillway.Rejection{Policy: "adaptive", Reason: "limit reached"}, *rejection)
 
 	l.Done(r, first, spillway.Result{Outcome: spillway.Ignored, Latency: time.Second})
 	l.Done(r, second, spillway.Result{Outcome: spillway.Dropped, Latency: time.Second})
 	require.Equal(t, []adaptive.Sample{{Latency: time.Second, InFlight: 2, Dropped: true}}, e.seen)
 	require.Equal(t, adaptive.Stats{
 		Name: "adaptive", Limit: 1, Admitted: 2, Refused: 1,
-		ByReason: []spillway.Refusal{{Policy: "adaptive", Reason: adaptive.ReasonLimit, Count: 1}},
+		ByReason: []spillway.Refusal{{Policy: "adaptive", Reason: "limit reached", Count: 1}},
 	}, l.Stats())
 
 	for next, want := range map[float64]int64{100: 9, -5: 1, 4.99: 4, math.Inf(1): 9} {

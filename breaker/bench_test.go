@@ -82,7 +82,7 @@ func openBreaker(tb testing.TB) *breaker.Breaker {
 		require.NoError(tb, err)
 		b.Done(r, t, spillway.Result{Outcome: spillway.Failure})
 	}
-	require.Equal(tb, breaker.Open, b.State())
+	require.Equal(tb, breaker.Open, b.Stats().State)
 	return b
 }
 

@@ -242,7 +242,7 @@ func (b *Breaker) doneProbe(now instant, t spillway.Ticket, res spillway.Result)
 	case !good:
 		b.stale.Add(1)
 	case v&ignored == 0:
-		m.probed(o, now, v == 0, ByProbe)
+		m.probed(o, now, v == 0, byProbe)
 	}
 	b.publish(now)
 	b.unlock()
@@ -262,19 +262,19 @@ func (b *Breaker) judge(p *phase, now instant) {
 func (b *Breaker) reached(p *phase, now instant) string {
 	o := b.opts.Load()
 	if o.Consecutive != Off && b.streak.Load() >= int64(o.Consecutive) {
-		return ByConsecutive
+		return byConsecutive
 	}
 	c := b.counts(p, now)
 	total := c.successes + c.failures
 	if total >= int64(o.MinCalls) && rateOf(o.FailureRate).reachedBy(c.failures, total) {
-		return ByFailureRate
+		return byFailureRate
 	}
 	if o.SlowCall == 0 || o.SlowRate == Off {
 		return ""
 	}
 	hung := b.hung(p, o, now)
 	if total += hung; total >= int64(o.MinCalls) && rateOf(o.SlowRate).reachedBy(c.slow+hung, total) {
-		return BySlowRate
+		return bySlowRate
 	}
 	return ""
 }
@@ -331,7 +331,7 @@ func (b *Breaker) trip(gen uint32, now instant, why string) {
 	case m.mode == MetricsOnly:
 		if b.wouldAt == longAgo || now >= b.wouldAt.after(o.Window) {
 			b.wouldAt = now
-			m.changes = append(m.changes, change{at: now, reason: why, wouldOpen: true})
+			m.changes = append(m.changes, change{at: now, from: Closed, to: Closed, reason: why, wouldOpen: true})
 		}
 		return
 	case b.veto != nil && !b.charged && !b.veto.mayOpen():

@@ -206,7 +206,7 @@ func TestHangingCallsOpen(t *testing.T) {
 	}
 	g.run("+1999ms S =closed +1ms rej=5s =open")
 	s := b.StatsAt(g.now)
-	require.Equal(t, breaker.BySlowRate, s.Reason)
+	require.Equal(t, "slow rate", s.Reason)
 	require.EqualValues(t, 20, s.InFlight)
 }
 
@@ -264,9 +264,9 @@ func TestStatsTellAll(t *testing.T) {
 	g.run("S I S F >a >b +1s F =open b:S rej rej +1s")
 	s := b.StatsAt(g.now)
 	require.Equal(t, breaker.Stats{
-		Name: "breaker", State: breaker.Open, Since: t0.Add(time.Second), Reason: breaker.ByFailureRate,
+		Name: "breaker", State: breaker.Open, Mode: breaker.Auto, Since: t0.Add(time.Second), Reason: "failure rate",
 		Successes: 2, Failures: 2, Ignored: 1, FailureRate: 0.5, Consecutive: 2,
-		InFlight: 1, Reopenings: 1, NextProbe: t0.Add(6 * time.Second), Refused: 2, Stale: 1, Openings: map[string]int64{breaker.ByFailureRate: 1},
+		InFlight: 1, Reopenings: 1, NextProbe: t0.Add(6 * time.Second), Refused: 2, Stale: 1, Openings: map[string]int64{"failure rate": 1},
 		ByReason: []spillway.Refusal{{Policy: "breaker", Reason: "open", Count: 2}},
 	}, s)
 	g.run("+4s >p")

@@ -110,7 +110,7 @@ func ExampleBreaker_SetMode() {
 	for range 100 {
 		_ = spillway.Do(context.Background(), gate, spillway.Request{}, callDependency)
 	}
-	fmt.Println(brk.State(), brk.Stats().Failures)
+	fmt.Println(brk.Stats().State, brk.Stats().Failures)
 	// Output:
 	// would open: consecutive failures
 	// closed 100

@@ -8,7 +8,7 @@ import (
 )
 
 var statsRows = []feed.Row{
-	feed.State("State", "spillway.breaker.state", "1 for the present state.", "state", stateNames...),
+	feed.State("State", "spillway.breaker.state", "1 for the present state.", "state", string(Closed), string(HalfOpen), string(Open)),
 	feed.Info("Mode", "spillway.breaker.mode", "Always 1. The label is the present mode.", "mode"),
 	feed.Gauge("Since", "spillway.breaker.state_since", "s", "Unix time of the last change of state. Absent if there was none."),
 	feed.Info("Reason", "spillway.breaker.state_reason", "Always 1. The label says why the state changed last.", "reason"),

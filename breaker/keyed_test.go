@@ -33,7 +33,7 @@ func (g *rig) stateOf(key string) string {
 	if !ok {
 		return "none"
 	}
-	return m.(*breaker.Breaker).StatsAt(g.now).State.String()
+	return string(m.(*breaker.Breaker).StatsAt(g.now).State)
 }
 
 func quick(o breaker.Options) func(string) (breaker.Member, error) {
@@ -48,7 +48,7 @@ func TestKeysAreApart(t *testing.T) {
 	}
 	require.False(t, g.callKey("a", spillway.Success))
 	require.True(t, g.callKey("b", spillway.Success))
-	require.Equal(t, breaker.KeyedStats{Name: "breakers", Openings: map[string]int64{breaker.ByConsecutive: 1}, Keys: 2, Open: 1}, r.Stats())
+	require.Equal(t, breaker.KeyedStats{Name: "breakers", Openings: map[string]int64{"consecutive failures": 1}, Keys: 2, Open: 1}, r.Stats())
 	seen := map[string]breaker.State{}
 	for key, m := range r.All() {
 		seen[key] = m.(*breaker.Breaker).StatsAt(g.now).State
@@ -72,7 +72,7 @@ func TestOnlyIdleKeysAreEvicted(t *testing.T) {
 	g.now = g.now.Add(10 * time.Second)
 	require.True(t, g.callKey("new", spillway.Success))
 	require.Equal(t, "open none closed", g.stateOf("open")+" "+g.stateOf("failed")+" "+g.stateOf("new"))
-	require.Equal(t, breaker.KeyedStats{Name: "breakers", Openings: map[string]int64{breaker.ByConsecutive: 1}, Keys: 2, Open: 1, Overflowed: 1, Evicted: 1}, r.Stats())
+	require.Equal(t, breaker.KeyedStats{Name: "breakers", Openings: map[string]int64{"consecutive failures": 1}, Keys: 2, Open: 1, Overflowed: 1, Evicted: 1}, r.Stats())
 }
 
 // TestInventedKeysChangeNothing: an attacker sends a million keys that fail, while a key is about to trip.

@@ -51,7 +51,7 @@ type change struct {
 const maxGen = 1<<29 - 1
 
 func newMachine(seed uint64) machine {
-	m := machine{since: longAgo, closedAt: longAgo, hint: longAgo, src: *rand.NewPCG(seed, seed)}
+	m := machine{mode: Auto, state: Closed, since: longAgo, closedAt: longAgo, hint: longAgo, src: *rand.NewPCG(seed, seed)}
 	m.draw = m.random()
 	return m
 }
@@ -71,7 +71,7 @@ func (m *machine) settle(o *Options, now instant) {
 	for m.mode == Auto {
 		switch {
 		case m.state == Open && now >= m.deadline:
-			m.enter(HalfOpen, m.deadline, ByTime)
+			m.enter(HalfOpen, m.deadline, byTime)
 		case m.state == HalfOpen && m.expire(o, now):
 		default:
 			return
@@ -87,7 +87,7 @@ func (m *machine) expire(o *Options, now instant) bool {
 	}
 	end := m.leases[first].end
 	m.leases = slices.Delete(m.leases, first, first+1)
-	m.probed(o, end, false, ByLease)
+	m.probed(o, end, false, byLease)
 	return true
 }
 
@@ -134,7 +134,7 @@ func (m *machine) probed(o *Options, now instant, ok bool, why string) {
 		m.open(o, now, why)
 	case m.succeeded+m.failed >= o.ProbeSuccesses:
 		m.closedAt = now
-		m.enter(Closed, now, ByProbeSuccess)
+		m.enter(Closed, now, byProbeSuccess)
 	}
 }
 
@@ -204,10 +204,10 @@ func (m *machine) setMode(now instant, mode Mode) {
 	m.restart(now)
 	if mode == ForcedOpen {
 		m.deadline = never
-		m.enter(Open, now, ByHand)
+		m.enter(Open, now, byHand)
 		return
 	}
-	m.enter(Closed, now, ByHand)
+	m.enter(Closed, now, byHand)
 }
 
 // setState enters the state that an operator wants; after that, outcomes decide again.
@@ -224,13 +224,13 @@ func (m *machine) setState(o *Options, now instant, state State, d time.Duration
 		}
 		m.deadline = now.after(d)
 		told := len(m.changes)
-		m.enter(Open, now, ByHand)
+		m.enter(Open, now, byHand)
 		for i := range m.changes[told:] {
 			m.changes[told+i].openFor = d
 		}
 		return
 	}
-	m.enter(HalfOpen, now, ByHand)
+	m.enter(HalfOpen, now, byHand)
 }
 
 func (m *machine) restart(now instant) {

@@ -17,7 +17,7 @@ import (
 // TestAskingForTheStateChangesNothing shows that asking for the state changes nothing, and takes time into account.
 func TestAskingForTheStateChangesNothing(t *testing.T) {
 	g, b := newBreakerRig(t, &breaker.Options{Consecutive: 1, Jitter: off, Probes: 1})
-	require.Equal(t, breaker.Closed, b.State(), "before the first request")
+	require.Equal(t, breaker.Closed, b.Stats().State, "before the first request")
 	g.run("F")
 	require.Equal(t, breaker.HalfOpen, b.StatsAt(t0.Add(time.Hour)).State)
 	require.Equal(t, breaker.Open, b.StatsAt(t0.Add(time.Second)).State)
@@ -104,7 +104,7 @@ func TestModes(t *testing.T) {
 	g.run("F =closed F =open")
 	set(breaker.ForcedClosed)
 	g.run("=closed S")
-	require.ErrorContains(t, b.SetMode(time.Now(), 7), "mode must be in 0..3, got 7")
+	require.ErrorContains(t, b.SetMode(time.Now(), "ajar"), `mode must be auto, forced-open, forced-closed or metrics-only, got "ajar"`)
 	require.EqualValues(t, 1, b.StatsAt(g.now).Stale)
 }
 
@@ -115,7 +115,9 @@ func TestMetricsOnlyTellsOnce(t *testing.T) {
 	})
 	require.NoError(t, b.SetMode(g.now, breaker.MetricsOnly))
 	g.run("F F F S S F F F S =closed +9s F")
-	require.Equal(t, []breaker.Event{{Policy: "breaker", Time: t0, Reason: breaker.ByFailureRate, WouldOpen: true}}, told)
+	require.Equal(t, []breaker.Event{{
+		Policy: "breaker", Time: t0, From: breaker.Closed, To: breaker.Closed, Reason: "failure rate", WouldOpen: true,
+	}}, told)
 	g.run("+1s F*10")
 	require.Len(t, told, 2, "once for each window")
 }
@@ -128,7 +130,7 @@ func TestStatesByHand(t *testing.T) {
 	g.run("S >a")
 	set(breaker.Open, 30*time.Second)
 	require.Equal(t, []breaker.Event{{
-		Policy: "breaker", Time: g.now, From: breaker.Closed, To: breaker.Open, Reason: breaker.ByHand, OpenFor: 30 * time.Second,
+		Policy: "breaker", Time: g.now, From: breaker.Closed, To: breaker.Open, Reason: "by hand", OpenFor: 30 * time.Second,
 	}}, told)
 	g.run("=open rej=30s a:F +29s rej=1s +1s =half-open S =closed")
 	set(breaker.Open, 0)
@@ -148,7 +150,7 @@ func TestStatesByHand(t *testing.T) {
 		s breaker.State
 		d time.Duration
 	}{
-		"breaker: SetState: state must be in 0..2, got 3":                                              {s: 3},
+		`breaker: SetState: state must be closed, half-open or open, got "ajar"`:                       {s: "ajar"},
 		"breaker: SetState: d must be 0, or for the state open at most a year, got -1ns for open":      {s: breaker.Open, d: -1},
 		"breaker: SetState: d must be 0, or for the state open at most a year, got 1s for half-open":   {s: breaker.HalfOpen, d: time.Second},
 		"breaker: SetState: d must be 0, or for the state open at most a year, got 8761h0m0s for open": {s: breaker.Open, d: 8761 * time.Hour},
@@ -195,16 +197,16 @@ func TestEventsTellAll(t *testing.T) {
 	g.run("F +5s F +15s >lost +1h S")
 	at := t0.Add
 	require.Equal(t, []breaker.Event{
-		{Time: t0, From: breaker.Closed, To: breaker.Open, Reason: breaker.ByConsecutive, OpenFor: 5 * time.Second},
-		{Time: at(5 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},
-		{Time: at(5 * time.Second), From: breaker.HalfOpen, To: breaker.Open, Reason: breaker.ByProbe, OpenFor: 10 * time.Second},
-		{Time: at(15 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},
-		{Time: at(25 * time.Second), From: breaker.HalfOpen, To: breaker.Open, Reason: breaker.ByLease, OpenFor: 20 * time.Second},
-		{Time: at(45 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: breaker.ByTime},
-		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: breaker.ByProbeSuccess},
+		{Time: t0, From: breaker.Closed, To: breaker.Open, Reason: "consecutive failures", OpenFor: 5 * time.Second},
+		{Time: at(5 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: "open time over"},
+		{Time: at(5 * time.Second), From: breaker.HalfOpen, To: breaker.Open, Reason: "probe failed", OpenFor: 10 * time.Second},
+		{Time: at(15 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: "open time over"},
+		{Time: at(25 * time.Second), From: breaker.HalfOpen, To: breaker.Open, Reason: "probe lost", OpenFor: 20 * time.Second},
+		{Time: at(45 * time.Second), From: breaker.Open, To: breaker.HalfOpen, Reason: "open time over"},
+		{Time: at(time.Hour + 20*time.Second), From: breaker.HalfOpen, To: breaker.Closed, Reason: "probes succeeded"},
 	}, told)
 	require.Equal(t, "breaker", policy)
-	require.Equal(t, map[string]int64{breaker.ByConsecutive: 1, breaker.ByProbe: 1, breaker.ByLease: 1}, b.StatsAt(g.now).Openings)
+	require.Equal(t, map[string]int64{"consecutive failures": 1, "probe failed": 1, "probe lost": 1}, b.StatsAt(g.now).Openings)
 }
 
 // TestListenerMayPanic shows that later events are delivered, also if the listener ends its goroutine.

@@ -14,7 +14,7 @@ import (
 func TestGenerationsWrap(t *testing.T) {
 	m := newMachine(1)
 	m.gen = maxGen - 1
-	m.enter(Open, 0, ByHand)
+	m.enter(Open, 0, byHand)
 	require.Zero(t, m.gen)
 	require.NotZero(t, ^(ticket(maxGen-1, -1) | probeBit | sharedBit))
 }
@@ -24,7 +24,7 @@ func TestLateComersGetNoProbe(t *testing.T) {
 	o, err := Options{Probes: 2}.withDefaults()
 	require.NoError(t, err)
 	m := newMachine(1)
-	m.open(&o, 0, ByConsecutive)
+	m.open(&o, 0, byConsecutive)
 	m.settle(&o, m.deadline)
 	for range 2 {
 		_, ok := m.probe(&o, m.deadline)

@@ -31,7 +31,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		}
 	}
 	b := new(breaker.Breaker)
-	require.Equal(t, breaker.Open, b.State())
+	require.Equal(t, breaker.Open, b.Stats().State)
 	require.Equal(t, breaker.Stats{State: breaker.Open, Reason: "breaker is not made"}, b.Stats())
 	require.Error(t, b.SetMode(time.Now(), breaker.ForcedClosed))
 	require.Error(t, b.Tune(breaker.Options{}))

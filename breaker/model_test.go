@@ -285,7 +285,7 @@ func TestRandomOperationsMatchTheModel(t *testing.T) {
 func compareWithModel(t *testing.T, r *rand.Rand, steps int) {
 	o := randomOptions(r)
 	g, b := newBreakerRig(t, &o)
-	m := &model{o: o, calls: map[int]*modelCall{}, hint: -1 << 60, closedAt: -1 << 60, hangFrom: -1 << 60}
+	m := &model{o: o, state: breaker.Closed, mode: breaker.Auto, calls: map[int]*modelCall{}, hint: -1 << 60, closedAt: -1 << 60, hangFrom: -1 << 60}
 	held := map[int]call{}
 	g.call(spillway.Ignored) // the first request is where time begins
 	require.True(t, m.admit(-1))

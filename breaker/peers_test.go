@@ -73,10 +73,10 @@ func TestProbeThatGoexitsReopens(t *testing.T) {
 		openByFailures(t, gate)
 		time.Sleep(5 * time.Second)
 		goexit(t, gate)
-		require.Equal(t, breaker.Open, b.State())
+		require.Equal(t, breaker.Open, b.Stats().State)
 		time.Sleep(10 * time.Second)
 		require.NoError(t, spillway.Do(t.Context(), gate, spillway.Request{}, func(context.Context) error { return nil }))
-		require.Equal(t, breaker.Closed, b.State())
+		require.Equal(t, breaker.Closed, b.Stats().State)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestProbeThatPanicsReopens(t *testing.T) {
 		require.PanicsWithValue(t, value, func() {
 			_ = spillway.Do(t.Context(), gate, spillway.Request{}, func(context.Context) error { panic(value) })
 		})
-		require.Equal(t, breaker.Open, b.State())
+		require.Equal(t, breaker.Open, b.Stats().State)
 		time.Sleep(10 * time.Second)
 		require.NoError(t, spillway.Do(t.Context(), gate, spillway.Request{}, func(context.Context) error { return nil }))
 	})
@@ -102,7 +102,7 @@ func TestProbeThatNeverReportsIsLost(t *testing.T) {
 	for _, wait := range []time.Duration{15 * time.Second, 24 * time.Hour, 1000 * time.Hour} {
 		g, b := newBreakerRig(t, &breaker.Options{Consecutive: 1, Jitter: off, Probes: 1})
 		g.run("F +5s >lost rej=5s +4999ms rej +1ms =open rej=10s")
-		require.Equal(t, breaker.ByLease, b.StatsAt(g.now).Reason)
+		require.Equal(t, "probe lost", b.StatsAt(g.now).Reason)
 		g.now = g.now.Add(wait)
 		g.run("=half-open >p lost:S =half-open p:S =closed")
 		require.EqualValues(t, 1, b.StatsAt(g.now).Stale)
@@ -121,7 +121,7 @@ func TestDoneTwiceCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	p.Done(spillway.Failure)
 	p.Done(spillway.Failure)
-	require.Equal(t, breaker.Closed, b.State())
+	require.Equal(t, breaker.Closed, b.Stats().State)
 	require.EqualValues(t, 1, b.Stats().Failures)
 }
 
@@ -173,7 +173,7 @@ func TestCancelledCallsDoNotOpen(t *testing.T) {
 		})
 		require.Error(t, err)
 	}
-	require.Equal(t, breaker.Closed, b.State())
+	require.Equal(t, breaker.Closed, b.Stats().State)
 	require.EqualValues(t, 6, b.Stats().Ignored)
 }
 
@@ -205,18 +205,18 @@ func TestServerErrorsReachTheBreaker(t *testing.T) {
 			protected.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 			require.Equal(t, status, w.Code)
 		}
-		require.Equal(t, want, b.State(), "%d by a server", status)
+		require.Equal(t, want, b.Stats().State, "%d by a server", status)
 
 		b = newBreaker(t, &breaker.Options{Consecutive: 5})
 		server := httptest.NewServer(answer)
-		client := http.Client{Transport: httpgate.Transport(spillway.New(b), nil, nil)}
+		client := http.Client{Transport: spillway.Must(httpgate.NewTransport(spillway.New(b), nil, nil))}
 		for range 5 {
 			resp, err := client.Get(server.URL)
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 		}
 		server.Close()
-		require.Equal(t, want, b.State(), "%d for a client", status)
+		require.Equal(t, want, b.Stats().State, "%d for a client", status)
 	}
 }
 

@@ -136,7 +136,7 @@ func (b *Breaker) beginClosed(p *phase, first bool) {
 	}
 	switch {
 	case first:
-	case m.reason == ByProbeSuccess:
+	case m.reason == byProbeSuccess:
 		// Calls from before the opening began at least one open time ago, so this slot only holds calls that count.
 		p.hangFrom = b.ring.slotOf(m.since)
 		if o.Ramp > 0 {

@@ -45,7 +45,7 @@ func TestStorm(t *testing.T) {
 				case 500:
 					_ = b.SetState(c.tick(0), breaker.Closed, 0)
 				case 1000:
-					_ = b.SetMode(c.tick(0), breaker.Mode(r.IntN(4)))
+					_ = b.SetMode(c.tick(0), []breaker.Mode{breaker.Auto, breaker.ForcedOpen, breaker.ForcedClosed, breaker.MetricsOnly}[r.IntN(4)])
 				case 1100:
 					_ = b.SetMode(c.tick(0), breaker.Auto)
 				case 1500:

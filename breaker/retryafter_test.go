@@ -17,6 +17,6 @@ func TestResultsRetryAfterLengthensTheOpenTime(t *testing.T) {
 	permit, err := gate.Enter(context.Background(), spillway.Request{})
 	require.NoError(t, err)
 	permit.DoneAt(time.Time{}, spillway.Failure, 50*time.Second)
-	require.Equal(t, breaker.Open, b.State())
+	require.Equal(t, breaker.Open, b.Stats().State)
 	require.Greater(t, time.Until(b.Stats().NextProbe), 45*time.Second, "5 s, had the server not asked for more")
 }

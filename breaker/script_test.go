@@ -90,7 +90,7 @@ func (g *rig) word(at, word string) {
 		require.NoError(g.t, err)
 		g.now = g.now.Add(d)
 	case word[0] == '=':
-		require.Equal(g.t, word[1:], g.p.(*breaker.Breaker).StatsAt(g.now).State.String(), at)
+		require.EqualValues(g.t, word[1:], g.p.(*breaker.Breaker).StatsAt(g.now).State, at)
 	case word[0] == '>':
 		c, err := g.admit()
 		require.NoError(g.t, err, at)

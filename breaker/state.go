@@ -4,76 +4,43 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/spillway-go/spillway/internal/enum"
 )
 
 // A State is what a [Breaker] does with calls.
-type State uint8
+type State string
 
 // The states.
 const (
-	Closed   State = iota // calls go through
-	HalfOpen              // a few probes go through, to find out
-	Open                  // no call goes through
-)
-
-// String returns "closed", "half-open" or "open".
-func (s State) String() string { return enum.String(stateKind, stateNames, s) }
-
-// MarshalText returns s.String(), or an error if there is no such state.
-func (s State) MarshalText() ([]byte, error) { return enum.Marshal(stateKind, stateNames, s) }
-
-// UnmarshalText reads the text of [State.String].
-func (s *State) UnmarshalText(text []byte) error {
-	return enum.Unmarshal(stateKind, stateNames, s, text)
-}
-
-const (
-	stateKind = "breaker: State"
-	modeKind  = "breaker: Mode"
-)
-
-var (
-	stateNames = []string{"closed", "half-open", "open"}
-	modeNames  = []string{"auto", "forced-open", "forced-closed", "metrics-only"}
+	Closed   State = "closed"    // calls go through
+	HalfOpen State = "half-open" // a few probes go through, to find out
+	Open     State = "open"      // no call goes through
 )
 
 // A Mode says whether outcomes or an operator decide on the state of a [Breaker].
-type Mode uint8
+type Mode string
 
 // The modes.
 const (
-	Auto         Mode = iota // outcomes decide
-	ForcedOpen               // open until the mode changes
-	ForcedClosed             // closed until the mode changes; outcomes are counted
-	MetricsOnly              // closed until the mode changes; openings that would have happened are reported as events
-	numModes
+	Auto         Mode = "auto"          // outcomes decide
+	ForcedOpen   Mode = "forced-open"   // open until the mode changes
+	ForcedClosed Mode = "forced-closed" // closed until the mode changes; outcomes are counted
+	MetricsOnly  Mode = "metrics-only"  // closed until the mode changes; openings that would have happened are reported as events
 )
-
-// String returns "auto", "forced-open", "forced-closed" or "metrics-only".
-func (m Mode) String() string { return enum.String(modeKind, modeNames, m) }
-
-// MarshalText returns m.String(), or an error if there is no such mode.
-func (m Mode) MarshalText() ([]byte, error) { return enum.Marshal(modeKind, modeNames, m) }
-
-// UnmarshalText reads the text of [Mode.String].
-func (m *Mode) UnmarshalText(text []byte) error { return enum.Unmarshal(modeKind, modeNames, m, text) }
 
 // The reasons of an [Event] and of [Stats.Reason].
 const (
-	ByFailureRate  = "failure rate"
-	ByConsecutive  = "consecutive failures"
-	BySlowRate     = "slow rate"
-	ByProbe        = "probe failed"
-	ByLease        = "probe lost"
-	ByTime         = "open time over"
-	ByProbeSuccess = "probes succeeded"
-	ByHand         = "by hand"
+	byFailureRate  = "failure rate"
+	byConsecutive  = "consecutive failures"
+	bySlowRate     = "slow rate"
+	byProbe        = "probe failed"
+	byLease        = "probe lost"
+	byTime         = "open time over"
+	byProbeSuccess = "probes succeeded"
+	byHand         = "by hand"
 )
 
 // openingReasons are the reasons for which a Breaker opens.
-var openingReasons = [...]string{ByFailureRate, ByConsecutive, BySlowRate, ByProbe, ByLease, ByHand}
+var openingReasons = [...]string{byFailureRate, byConsecutive, bySlowRate, byProbe, byLease, byHand}
 
 // openings counts by openingReasons.
 type openings [len(openingReasons)]atomic.Int64
@@ -120,7 +87,8 @@ type Event struct {
 	Time time.Time
 	// From and To differ, except if WouldOpen is set.
 	From, To State
-	// Reason is one of the constants above, such as [ByFailureRate].
+	// Reason is "failure rate", "consecutive failures", "slow rate", "probe failed", "probe lost" (its lease ran out),
+	// "open time over", "probes succeeded" or "by hand".
 	Reason string
 	// OpenFor is how long the Breaker will stay open, if To is [Open]. It is 0 if the mode keeps it open.
 	OpenFor time.Duration

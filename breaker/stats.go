@@ -20,7 +20,7 @@ type Stats struct {
 	State  State
 	Mode   Mode
 	Since  time.Time // time of the last change of State; zero if there was none
-	Reason string    // why State changed, such as ByFailureRate; "" if it never did
+	Reason string    // why State changed, as in Event.Reason; "" if it never did
 
 	// The outcomes in the window. While open or half-open, these are the outcomes that opened the Breaker, unless they
 	// have left the window.
@@ -44,7 +44,7 @@ type Stats struct {
 	// Gate counts them.
 	Refused  int64 // calls refused: the sum of ByReason
 	ByReason []spillway.Refusal
-	Openings map[string]int64 // by the reasons of an Event, such as ByFailureRate; nil if there were none
+	Openings map[string]int64 // by the reasons of an Event, such as byFailureRate; nil if there were none
 	Stale    int64            // outcomes from before a change of state
 	Vetoed   int64            // openings that a Keyed did not allow
 	Panics   int64            // of OnEvent
@@ -52,16 +52,6 @@ type Stats struct {
 
 // errUnmade is the error of Tune, SetMode and SetState on zero values.
 var errUnmade = errors.New("breaker: it must be made by its constructor, got a zero value")
-
-// State returns the state now. A Breaker whose open time is over is [HalfOpen], even before the first probe. It changes
-// nothing. The zero Breaker is [Open].
-func (b *Breaker) State() State {
-	if b.phase.Load() == nil {
-		return Open
-	}
-	m := b.machineAt(time.Now())
-	return m.state
-}
 
 // machineAt returns the machine as it will be at now if no call comes before.
 func (b *Breaker) machineAt(now time.Time) machine {
@@ -84,7 +74,8 @@ func (b *Breaker) instantAt(now time.Time) instant {
 // Stats returns a snapshot as of now.
 func (b *Breaker) Stats() Stats { return b.StatsAt(time.Now()) }
 
-// StatsAt is [Breaker.Stats] at a given time. It changes nothing.
+// StatsAt is [Breaker.Stats] at a given time. It changes nothing. A Breaker whose open time is over is [HalfOpen], even
+// before the first probe. The zero Breaker is [Open].
 func (b *Breaker) StatsAt(now time.Time) Stats {
 	if b.phase.Load() == nil {
 		return Stats{State: Open, Reason: reasonZero}
@@ -135,8 +126,10 @@ func share(n, total int64) float64 {
 // the state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. Setting the current
 // mode again changes nothing. SetMode returns an error if there is no such mode.
 func (b *Breaker) SetMode(now time.Time, mode Mode) error {
-	if mode >= numModes {
-		return fmt.Errorf("breaker: SetMode: mode must be in 0..%d, got %d", numModes-1, mode)
+	switch mode {
+	case Auto, ForcedOpen, ForcedClosed, MetricsOnly:
+	default:
+		return fmt.Errorf("breaker: SetMode: mode must be auto, forced-open, forced-closed or metrics-only, got %q", mode)
 	}
 	return b.byHand(now, func(m *machine, _ *Options, at instant) {
 		if m.mode != mode {
@@ -157,8 +150,8 @@ func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 // than Open.
 func (b *Breaker) SetState(now time.Time, state State, d time.Duration) error {
 	switch {
-	case state > Open:
-		return fmt.Errorf("breaker: SetState: state must be in 0..%d, got %d", Open, state)
+	case state != Closed && state != HalfOpen && state != Open:
+		return fmt.Errorf("breaker: SetState: state must be closed, half-open or open, got %q", state)
 	case d < 0 || d > maxDuration || d != 0 && state != Open:
 		return fmt.Errorf("breaker: SetState: d must be 0, or for the state open at most a year, got %v for %v", d, state)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A Bucket is the [Rule] of a token bucket: it holds up to Burst tokens and gains tokens at a steady rate. A request
@@ -37,7 +38,7 @@ func (r Bucket) plan() (p plan[gcraState], err error) {
 	}
 	r.Burst = int(g.burst)
 	r.Name, err = named(kind, r.Name, "token bucket")
-	return plan[gcraState]{rule: r, kind: kind, name: r.Name, reason: ReasonRate, core: g}, err
+	return plan[gcraState]{rule: r, kind: kind, name: r.Name, reason: rejections.Rate, core: g}, err
 }
 
 func (r Bucket) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }

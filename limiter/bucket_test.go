@@ -44,7 +44,7 @@ func TestBucketThatGainsNothing(t *testing.T) {
 	play(t, b, []call{{0, 1, true}, {0, 1, false}, {24 * time.Hour, 1, false}, {400 * 24 * time.Hour, 1, false}})
 	require.Equal(t, State{Limit: 1, NextIn: never, FullIn: never}, b.PeekAt(after(0)))
 	err := b.AllowAt(after(0), 1)
-	require.Equal(t, &spillway.Rejection{Policy: "token bucket", Reason: ReasonRate, OverQuota: true}, err)
+	require.Equal(t, &spillway.Rejection{Policy: "token bucket", Reason: "rate exceeded", OverQuota: true}, err)
 
 	day := 500 * 24 * time.Hour
 	require.NoError(t, b.TuneAt(after(day), Bucket{Rate: Per(10, time.Second), Burst: 1}))
@@ -246,7 +246,7 @@ func TestBucketStats(t *testing.T) {
 	require.NoError(t, err)
 	play(t, b, []call{{0, 1, false}, {0, 1, false}, {0, 3, false}, {0, -1, false}})
 	r.RefundAt(after(0), 1)
-	require.Equal(t, Stats{Name: "token bucket", Admitted: 1, Refused: 2, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: ReasonRate, Count: 2}}, Impossible: 2, Returned: 1}, b.Stats())
+	require.Equal(t, Stats{Name: "token bucket", Admitted: 1, Refused: 2, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: "rate exceeded", Count: 2}}, Impossible: 2, Returned: 1}, b.Stats())
 	r.RefundAt(after(0), -5)
 	r.RefundAt(after(0), 0)
 	r.RefundAt(after(0), math.MaxInt)

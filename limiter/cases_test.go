@@ -173,7 +173,7 @@ func TestCasesOfSemaphores(t *testing.T) {
 		for _, who := range names {
 			l.join(t.Context(), who, 1, spillway.Normal)
 		}
-		require.Equal(t, ReasonFull, l.reason("h"))
+		require.Equal(t, "queue full", l.reason("h"))
 		for range k + waiting {
 			q.Release(1)
 			synctest.Wait()
@@ -182,7 +182,7 @@ func TestCasesOfSemaphores(t *testing.T) {
 		l.all.Wait()
 		require.Equal(t, names[:k+waiting], l.in)
 		require.Panics(t, func() { q.Release(1) })
-		require.Equal(t, Stats{Name: "queue", Admitted: 7, Refused: 1, Waited: 4, ByReason: []spillway.Refusal{{Policy: "queue", Reason: ReasonFull, Count: 1}}}, countsOf(q))
+		require.Equal(t, Stats{Name: "queue", Admitted: 7, Refused: 1, Waited: 4, ByReason: []spillway.Refusal{{Policy: "queue", Reason: "queue full", Count: 1}}}, countsOf(q))
 		require.Equal(t, State{Limit: k, Remaining: k}, q.PeekAt(readClock()))
 	})
 }

@@ -32,7 +32,7 @@ func (r Concurrency) plan() (p plan[int64], err error) {
 		return p, err
 	}
 	r.Name, err = named(kind, r.Name, "concurrency")
-	return plan[int64]{rule: r, kind: kind, name: r.Name, reason: ReasonLimit, room: true, core: &lending{limit: int64(r.Limit)}}, err
+	return plan[int64]{rule: r, kind: kind, name: r.Name, reason: rejections.Limit, room: true, core: &lending{limit: int64(r.Limit)}}, err
 }
 
 func validatePlaces(kind string, limit int) error {

@@ -28,8 +28,8 @@ func TestConcurrencyCounts(t *testing.T) {
 	require.True(t, c.Allow())
 	require.False(t, c.Allow())
 	require.NoError(t, c.AllowAt(start, 0))
-	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, c.AllowAt(start, 1), "a lack of room, not a quota")
-	require.Equal(t, Stats{Name: "concurrency", InFlight: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "concurrency", Reason: ReasonLimit, Count: 1}}}, c.Stats())
+	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: "limit reached"}, c.AllowAt(start, 1), "a lack of room, not a quota")
+	require.Equal(t, Stats{Name: "concurrency", InFlight: 3, Refused: 1, ByReason: []spillway.Refusal{{Policy: "concurrency", Reason: "limit reached", Count: 1}}}, c.Stats())
 	require.False(t, c.Idle(start))
 	c.Release(2)
 	require.Equal(t, State{Limit: 3, Remaining: 2}, c.PeekAt(readClock()))
@@ -151,14 +151,14 @@ func TestKeyedGivesBackWhatItHasLent(t *testing.T) {
 	require.True(t, k.Allow("a"))
 	require.True(t, k.Allow("b"))
 	require.False(t, k.Allow("c"), "a and b have what the others share")
-	k.Refund("b", 1)
+	k.RefundAt(time.Now(), "b", 1)
 	require.True(t, k.Allow("b"))
 
-	k.Refund("own", 1)
+	k.RefundAt(time.Now(), "own", 1)
 	require.True(t, k.Allow("a"), "of its own now, beside what it has of the others")
 	require.Equal(t, int64(1), k.PeekAt(start, "a").Remaining)
 	for _, key := range []string{"a", "a", "b"} {
-		k.Refund(key, 1)
+		k.RefundAt(time.Now(), key, 1)
 	}
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "a"))
 	require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(start, "c"))

@@ -50,7 +50,7 @@ func makers() map[string]func() spillway.Policy {
 		"WarmUp":        func() spillway.Policy { return warm() },
 		"Concurrency":   func() spillway.Policy { return concurrency() },
 		"XTime": func() spillway.Policy {
-			return spillway.Must(NewXTime(rate.NewLimiter(10, 7), ""))
+			return spillway.Must(New(XTime{Limiter: rate.NewLimiter(10, 7)}))
 		},
 		"Keyed Bucket":        func() spillway.Policy { return keyed(bucket(), 0) },
 		"Keyed overflow":      func() spillway.Policy { return keyed(bucket(), 1) },

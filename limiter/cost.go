@@ -8,20 +8,6 @@ import (
 	"github.com/spillway-go/spillway/internal/rejections"
 )
 
-// The reasons of the rejections in this package, fit for metric labels.
-const (
-	ReasonRate     = "rate exceeded"       // a bucket is empty, or a warm-up is not at full rate yet
-	ReasonQuota    = "quota used up"       // a window is full
-	ReasonLimit    = "limit reached"       // the maximum number of requests is running
-	ReasonFull     = "queue full"          // the maximum number of requests is waiting
-	ReasonWait     = "wait too long"       // the request would wait, or has waited, too long
-	ReasonDeadline = "deadline too near"   // the turn of the request would come after the deadline of its context
-	ReasonOusted   = "ousted from queue"   // the request waited, and lost its place to a request of higher priority
-	ReasonTooLarge = rejections.TooLarge   // it costs more than can ever pass
-	ReasonNegative = rejections.Negative   // tokens are not minted that way
-	ReasonZero     = "limiter is not made" // the limit is a zero value, which no constructor has made
-)
-
 // A tooLateError is a refusal because of the deadline of a context. It also matches context.DeadlineExceeded, and does
 // not allocate.
 type tooLateError struct{ *spillway.Rejection }
@@ -38,7 +24,7 @@ func (e tooLateError) Unwrap() error { return e.Rejection }
 // [context.DeadlineExceeded].
 func forDeadline(ctx context.Context, err error) error {
 	rej, ok := err.(*spillway.Rejection) //nolint:errorlint // not wrapped, or it could never pass
-	if _, bounded := ctx.Deadline(); !ok || !bounded || rej.Reason == ReasonZero {
+	if _, bounded := ctx.Deadline(); !ok || !bounded || rej.Reason == rejections.NotMade {
 		return err
 	}
 	return tooLateError{rej}

@@ -21,8 +21,8 @@
 //   - a [WarmUp] to begin slowly after a pause,
 //   - a [Concurrency] to bound how many requests run at once; in a [Queue], other requests wait for their turn.
 //
-// A [Keyed] keeps a limit for each key, and a [Registry] keeps any policy, such as a Shaper or a Queue. An [XTime] puts
-// a limiter of golang.org/x/time/rate behind a gate.
+// A [Keyed] keeps a limit for each key, and a [Registry] keeps any policy, such as a Shaper or a Queue. An [XTime] is
+// the rule of a limiter of golang.org/x/time/rate that you have.
 //
 // # Time and cost
 //
@@ -31,8 +31,16 @@
 // call counts as the time of that call, so a stale clock gains no tokens.
 //
 // A cost of n takes n tokens at once or none. A cost that can never pass has its own error, [CostError]; a gate gets a
-// rejection with [ReasonTooLarge]. No call creates tokens: a negative cost is refused, and giving back fills up to the
+// rejection with the reason "cost exceeds limit". No call creates tokens: a negative cost is refused, and giving back fills up to the
 // limit.
+//
+// # Reasons
+//
+// A rejection has one of these reasons, fit for a metric label: "rate exceeded" (a bucket is empty, or a warm-up is not at
+// full rate yet), "quota used up" (a window is full), "limit reached" (the maximum number of requests is running), "queue
+// full" (the maximum number of requests is waiting), "wait too long" (the request would wait, or has waited, too long),
+// "deadline too near" (its turn would come after the deadline of its context), "ousted from queue" (it lost its place to a
+// request of higher priority), "cost exceeds limit", "cost is negative", and "limiter is not made" (a zero value).
 //
 // # Rules that change
 //

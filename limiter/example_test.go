@@ -268,7 +268,7 @@ func ExampleRegistry() {
 
 func ExampleXTime() {
 	shared := rate.NewLimiter(rate.Every(100*time.Millisecond), 1) // other code uses it too
-	gate := spillway.New(spillway.Must(limiter.NewXTime(shared, "")))
+	gate := spillway.New(spillway.Must(limiter.New(limiter.XTime{Limiter: shared})))
 	for range 2 {
 		_, err := gate.Enter(context.Background(), spillway.Request{Arrived: noon})
 		fmt.Println(err)

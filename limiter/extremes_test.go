@@ -54,7 +54,7 @@ func TestLongestWindows(t *testing.T) {
 
 // A time too far back for the clock of an XTime is no step back for the rate.Limiter, which would gain it a full bucket.
 func TestXTimeLongAgo(t *testing.T) {
-	x := spillway.Must(NewXTime(rate.NewLimiter(rate.Every(time.Hour), 2), ""))
+	x := spillway.Must(New(XTime{Limiter: rate.NewLimiter(rate.Every(time.Hour), 2)}))
 	for i, at := range []time.Time{after(0), yearOne, after(0), after(time.Minute)} {
 		_, err := x.Admit(t.Context(), spillway.Request{Arrived: at})
 		require.Equal(t, i < 2, err == nil, "request %d", i)

@@ -49,8 +49,8 @@ func (q *queue) Metrics() iter.Seq[stats.Metric] { return feed.Of(q, statsRows, 
 // Metrics is that of [stats.Source].
 func (s *shaper) Metrics() iter.Seq[stats.Metric] { return feed.Of(s, statsRows, s.Stats) }
 
-// Metrics yields the figures of [XTime.Stats].
-func (x *XTime) Metrics() iter.Seq[stats.Metric] { return feed.Of(x, statsRows[:tokenRows], x.Stats) }
+// Metrics is that of [stats.Source].
+func (x *xtime) Metrics() iter.Seq[stats.Metric] { return feed.Of(x, statsRows[:tokenRows], x.Stats) }
 
 var keyedStatsRows = []feed.Row{
 	feed.Gauge("Keys", "spillway.limiter.keys", "{key}", "Keys that have a limit of their own."),
@@ -77,7 +77,6 @@ func (g *Registry) Metrics() iter.Seq[stats.Metric] { return feed.Of(g, registry
 
 var (
 	_ stats.Source = Limiter(nil)
-	_ stats.Source = (*XTime)(nil)
 	_ stats.Source = (*Keyed)(nil)
 	_ stats.Source = (*Registry)(nil)
 )

@@ -97,7 +97,7 @@ func (k *Keyed) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 }
 
 // Allow takes one token of a key now, if there is one, and reports whether it took one. From a [Concurrency] it takes a
-// place, which the caller gives back with Refund.
+// place, which the caller gives back with RefundAt.
 func (k *Keyed) Allow(key string) bool {
 	if k.keys == nil {
 		return false
@@ -119,15 +119,9 @@ func (k *Keyed) AllowAt(now time.Time, key string, n int) error {
 
 // Wait takes n tokens of a key and returns when their time has come, as [Limiter.Wait] does.
 func (k *Keyed) Wait(ctx context.Context, key string, n int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := readClock()
-	res, err := k.ReserveAt(now, key, n, patience(ctx, now))
-	if err != nil {
-		return forDeadline(ctx, err)
-	}
-	return res.sleep(ctx)
+	return waitFor(ctx, func(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
+		return k.ReserveAt(now, key, n, maxWait)
+	}, n)
 }
 
 // ReserveAt takes n tokens of a key at now, or reserves them if they will be available within maxWait, like
@@ -154,9 +148,6 @@ func (k *Keyed) ns(t time.Time) int64 { return k.clock.ns(t) }
 func (k *Keyed) refund(now time.Time, r Reservation, n int64) {
 	k.keys.giveBack(k.clock.moment(now), r.key, r.loan(n))
 }
-
-// Refund calls [Keyed.RefundAt] for tokens taken just now.
-func (k *Keyed) Refund(key string, n int) { k.RefundAt(readClock(), key, n) }
 
 // RefundAt gives back n tokens of a key that were taken at a given time and not used. For a [Concurrency] it gives back
 // n places, whenever they were taken. It does nothing if n is not positive, or if time gives tokens back and the key

@@ -207,7 +207,7 @@ func TestKeyedSharesWhatItHasNoRoomFor(t *testing.T) {
 	shared2, err := admit("b")
 	require.NoError(t, err)
 	_, err = admit("c")
-	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: ReasonLimit}, err)
+	require.Equal(t, &spillway.Rejection{Policy: "concurrency", Reason: "limit reached"}, err)
 	require.Equal(t, int64(3), k.Stats().Overflowed)
 	require.Equal(t, State{Limit: 2}, k.PeekAt(after(0), "d"), "as the others that have no room")
 
@@ -235,7 +235,7 @@ func TestKeyedConcurrency(t *testing.T) {
 	require.True(t, k.Allow("a"))
 	require.True(t, k.Allow("a"))
 	require.False(t, k.Allow("a"))
-	k.Refund("a", 1)
+	k.RefundAt(time.Now(), "a", 1)
 	require.True(t, k.Allow("a"))
 }
 
@@ -284,16 +284,16 @@ func TestKeyedDirectly(t *testing.T) {
 		r.Cancel()
 		r.Cancel()
 		require.Equal(t, 100*time.Millisecond, k.PeekAt(readClock(), "a").NextIn)
-		k.Refund("a", 1)
-		k.Refund("unknown", 1)
-		k.Refund("a", -1)
+		k.RefundAt(time.Now(), "a", 1)
+		k.RefundAt(time.Now(), "unknown", 1)
+		k.RefundAt(time.Now(), "a", -1)
 		require.Equal(t, int64(1), k.PeekAt(readClock(), "a").Remaining)
 		require.Equal(t, State{Limit: 2, Remaining: 2}, k.PeekAt(readClock(), "never seen"))
 		var cost *CostError
 		require.ErrorAs(t, k.AllowAt(time.Now(), "a", 3), &cost)
 		require.ErrorAs(t, k.Wait(t.Context(), "a", -1), &cost)
 		require.Equal(t, KeyedStats{
-			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: ReasonRate, Count: 1}}, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: 1 << 20,
+			Stats: Stats{Name: "token bucket", Admitted: 5, Refused: 1, ByReason: []spillway.Refusal{{Policy: "token bucket", Reason: "rate exceeded", Count: 1}}, Impossible: 2, Returned: 2}, Keys: 2, MaxKeys: 1 << 20,
 		}, k.Stats())
 		day := newKeyed(t, newWindow(t, FixedWindow{Limit: 1, Calendar: EveryDay}), 0)
 		require.True(t, day.Allow("a"))

@@ -97,17 +97,7 @@ func (l *limit[S]) AllowAt(now time.Time, n int) error {
 }
 
 // Wait is that of [Limiter].
-func (l *limit[S]) Wait(ctx context.Context, n int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := readClock()
-	res, err := l.ReserveAt(now, n, patience(ctx, now))
-	if err != nil {
-		return forDeadline(ctx, err)
-	}
-	return res.sleep(ctx)
-}
+func (l *limit[S]) Wait(ctx context.Context, n int) error { return waitFor(ctx, l.ReserveAt, n) }
 
 // ReserveAt is that of [Limiter].
 func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {

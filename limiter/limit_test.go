@@ -15,7 +15,7 @@ import (
 
 func TestZeroValuesDeny(t *testing.T) {
 	ctx := t.Context()
-	for _, p := range []spillway.Policy{new(Keyed), new(Registry), new(XTime)} {
+	for _, p := range []spillway.Policy{new(Keyed), new(Registry)} {
 		for _, r := range []spillway.Request{{}, {Arrived: start}, {Arrived: time.Now(), Cost: 3, Key: "a"}, {Cost: -1}} {
 			_, err := p.Admit(ctx, r)
 			require.ErrorIs(t, err, spillway.ErrRejected, "%T", p)
@@ -31,15 +31,12 @@ func TestZeroValuesDeny(t *testing.T) {
 	require.Error(t, new(Keyed).Wait(ctx, "a", 1))
 	require.Zero(t, new(Keyed).Stats())
 	require.Zero(t, new(Keyed).PeekAt(start, "a"))
-	new(Keyed).Refund("a", 1)
+	new(Keyed).RefundAt(start, "a", 1)
 	_, ok := new(Registry).Lookup("a")
 	require.False(t, ok)
 	_, ok = new(Registry).Lookup("")
 	require.False(t, ok)
 	require.Zero(t, new(Registry).Stats())
-	require.Equal(t, State{}, new(XTime).PeekAt(start))
-	require.True(t, new(XTime).Idle(start))
-	require.Zero(t, new(XTime).Stats())
 	var r Reservation
 	r.Cancel()
 	require.Zero(t, r.Delay())
@@ -119,7 +116,7 @@ func TestCosts(t *testing.T) {
 
 				_, err = l.Admit(t.Context(), spillway.Request{Arrived: after(0), Cost: n})
 				require.Same(t, rej, err, "a gate gets the rejection itself")
-				require.Equal(t, map[bool]string{true: ReasonNegative, false: ReasonTooLarge}[n < 0], rej.Reason)
+				require.Equal(t, map[bool]string{true: "cost is negative", false: "cost exceeds limit"}[n < 0], rej.Reason)
 			}
 			require.NoError(t, l.AllowAt(after(0), 0))
 			require.Equal(t, int64(3), l.PeekAt(after(0)).Remaining, "nothing was taken")

@@ -88,9 +88,9 @@ func (r Queue) build() (Limiter, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	q := &queue{clock: newClock(), reject: rejections.New(r.Name, ReasonLimit, false), rule: r, other: map[string]*spillway.Rejection{}}
+	q := &queue{clock: newClock(), reject: rejections.New(r.Name, rejections.Limit, false), rule: r, other: map[string]*spillway.Rejection{}}
 	q.list.setRule(0, r)
-	for _, reason := range []string{ReasonFull, ReasonWait, ReasonOusted} {
+	for _, reason := range []string{rejections.Full, rejections.Wait, rejections.Ousted} {
 		rej := q.reject.Build(reason, 0)
 		q.other[reason] = &rej
 	}
@@ -264,10 +264,10 @@ func (q *queue) Stats() Stats {
 		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled, Waited: c.waited,
 		Waits: c.waits.Value(), RefusedAfter: c.refusedAfter.Value(),
 	}
-	s.refuse(ReasonLimit, c.busy)
-	s.refuse(ReasonFull, c.full)
-	s.refuse(ReasonWait, c.late)
-	s.refuse(ReasonOusted, c.ousted)
+	s.refuse(rejections.Limit, c.busy)
+	s.refuse(rejections.Full, c.full)
+	s.refuse(rejections.Wait, c.late)
+	s.refuse(rejections.Ousted, c.ousted)
 	return s
 }
 

@@ -93,22 +93,22 @@ func TestQueueIsBounded(t *testing.T) {
 		for _, who := range []string{"a", "b", "c", "d", "e"} {
 			l.join(ctx, who, 1, spillway.Normal)
 		}
-		require.Equal(t, ReasonFull, l.reason("e"), "two run, two wait, the next is refused at once")
+		require.Equal(t, "queue full", l.reason("e"), "two run, two wait, the next is refused at once")
 		l.join(ctx, "urgent", 1, spillway.Critical)
-		require.Equal(t, ReasonOusted, l.reason("d"), "the last to come of the lowest priority")
+		require.Equal(t, "ousted from queue", l.reason("d"), "the last to come of the lowest priority")
 		l.join(ctx, "batch", 1, spillway.Sheddable)
-		require.Equal(t, ReasonFull, l.reason("batch"))
+		require.Equal(t, "queue full", l.reason("batch"))
 		q.Release(1)
 		synctest.Wait()
 		require.Equal(t, []string{"a", "b", "urgent"}, l.in)
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, ReasonWait, l.reason("c"))
+		require.Equal(t, "wait too long", l.reason("c"))
 		var rej *spillway.Rejection
 		require.ErrorAs(t, l.errs["c"], &rej)
 		require.False(t, rej.OverQuota)
 		require.Equal(t, Stats{Name: "queue", InFlight: 2, Admitted: 3, Waited: 1, Refused: 4, ByReason: []spillway.Refusal{
-			{Policy: "queue", Reason: ReasonFull, Count: 2}, {Policy: "queue", Reason: ReasonWait, Count: 1}, {Policy: "queue", Reason: ReasonOusted, Count: 1},
+			{Policy: "queue", Reason: "queue full", Count: 2}, {Policy: "queue", Reason: "wait too long", Count: 1}, {Policy: "queue", Reason: "ousted from queue", Count: 1},
 		}}, countsOf(q))
 	})
 }
@@ -183,7 +183,7 @@ func TestQueueIsResizedWhileInUse(t *testing.T) {
 		l.join(t.Context(), "large", 4, spillway.Normal)
 		require.NoError(t, setLimit(q, 2), "which does not wait")
 		synctest.Wait()
-		require.Equal(t, ReasonTooLarge, l.reason("large"), "it can never run")
+		require.Equal(t, "cost exceeds limit", l.reason("large"), "it can never run")
 		q.Release(3)
 		synctest.Wait()
 		require.Len(t, l.in, 5)
@@ -218,7 +218,7 @@ func TestQueueAdaptive(t *testing.T) {
 		require.Equal(t, []string{"running", "a", "d"}, l.in, "the last to come")
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, ReasonWait, l.reason("c"), "after the target, not after MaxWait")
+		require.Equal(t, "wait too long", l.reason("c"), "after the target, not after MaxWait")
 		q.Release(1)
 		synctest.Wait()
 		require.Equal(t, []string{"running", "a", "d", "b"}, l.in, "who came before still waits")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // enter takes n places for a call that arrived at now, and waits for them if necessary.
@@ -31,7 +32,7 @@ func (q *queue) enter(ctx context.Context, now, n int64, p spillway.Priority) er
 	if !ok {
 		q.counts.full++
 		q.mu.Unlock()
-		return q.other[ReasonFull]
+		return q.other[rejections.Full]
 	}
 	q.mu.Unlock()
 	return q.await(ctx, g, now, time.Duration(wait))
@@ -46,7 +47,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	select {
 	case <-g.ready:
 	case <-timer.C:
-		gaveUp = q.other[ReasonWait]
+		gaveUp = q.other[rejections.Wait]
 	case <-ctx.Done():
 		gaveUp = ctx.Err()
 	}
@@ -57,7 +58,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 	case g.fate == ousted:
 		q.counts.ousted++
 		q.counts.refusedAfter.Record(took)
-		return q.other[ReasonOusted]
+		return q.other[rejections.Ousted]
 	case g.fate == large:
 		q.counts.impossible++
 		return q.reject.Cost(g.n)
@@ -71,7 +72,7 @@ func (q *queue) await(ctx context.Context, g *guest, now int64, wait time.Durati
 		gaveUp = err
 	}
 	q.list.leave(now+int64(took), g)
-	if errors.Is(gaveUp, q.other[ReasonWait]) {
+	if errors.Is(gaveUp, q.other[rejections.Wait]) {
 		q.counts.late++
 		q.counts.refusedAfter.Record(took)
 	} else {

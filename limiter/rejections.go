@@ -9,7 +9,7 @@ import (
 )
 
 // errZero is what zero values answer.
-var errZero = &spillway.Rejection{Policy: "limiter", Reason: ReasonZero}
+var errZero = &spillway.Rejection{Policy: "limiter", Reason: rejections.NotMade}
 
 // refusals are the rejections of one limit.
 type refusals struct {

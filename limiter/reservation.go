@@ -57,6 +57,19 @@ func (r *Reservation) refund(now time.Time, n int64) {
 	}
 }
 
+// waitFor reserves n tokens and waits for their time.
+func waitFor(ctx context.Context, reserveAt func(time.Time, int, time.Duration) (Reservation, error), n int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := readClock()
+	res, err := reserveAt(now, n, patience(ctx, now))
+	if err != nil {
+		return forDeadline(ctx, err)
+	}
+	return res.sleep(ctx)
+}
+
 // sleep waits for the delay, or gives the tokens back if ctx ends first.
 func (r *Reservation) sleep(ctx context.Context) error {
 	if r.delay <= 0 {

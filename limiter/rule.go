@@ -10,7 +10,7 @@ import (
 )
 
 // A Rule says what a limit allows, as plain data: a [Bucket], [FixedWindow], [SlidingWindow], [SlidingLog], [WarmUp],
-// [Shaper], [Concurrency] or [Queue]. [New] makes one limit from it, and [NewKeyed] makes one for each key. A field
+// [Shaper], [Concurrency] or [Queue], or the limiter of an [XTime]. [New] makes one limit from it, and [NewKeyed] makes one for each key. A field
 // that is 0 stands for its default.
 type Rule interface {
 	// build returns a limit, or an error that names the invalid field.

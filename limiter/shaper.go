@@ -79,7 +79,7 @@ func (r Shaper) build() (Limiter, error) {
 func (r Shaper) keyed(int) (keyedLimits, error) { return nil, errQueues(r) }
 
 // shaperReasons are the reasons for which a shaper refuses.
-var shaperReasons = [...]string{ReasonRate, ReasonWait, ReasonFull, ReasonDeadline}
+var shaperReasons = [...]string{rejections.Rate, rejections.Wait, rejections.Full, rejections.Deadline}
 
 // countedRefusals are the refusals of a shaper for one reason.
 type countedRefusals struct {
@@ -138,7 +138,7 @@ func (s *shaper) AllowAt(now time.Time, n int) error {
 	case taken:
 		return nil
 	case refused:
-		return s.reject[ReasonRate].count(wait)
+		return s.reject[rejections.Rate].count(wait)
 	}
 	return s.misuse(n)
 }
@@ -154,7 +154,7 @@ func (s *shaper) Wait(ctx context.Context, n int) error {
 		defer s.mu.Unlock()
 		return s.misuse(n)
 	}
-	if rej := spillway.RejectionOf(err); rej != nil && rej.Reason == ReasonDeadline {
+	if rej := spillway.RejectionOf(err); rej != nil && rej.Reason == rejections.Deadline {
 		return tooLateError{rej}
 	}
 	return err

@@ -109,7 +109,7 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		begin := time.Now()
 		require.True(t, s.Allow())
 		require.False(t, s.Allow())
-		require.Equal(t, &spillway.Rejection{Policy: "pace", Reason: ReasonRate, RetryAfter: 52 * roundup.Tick, OverQuota: true}, s.AllowAt(begin, 1))
+		require.Equal(t, &spillway.Rejection{Policy: "pace", Reason: "rate exceeded", RetryAfter: 52 * roundup.Tick, OverQuota: true}, s.AllowAt(begin, 1))
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { require.NoError(t, s.Wait(t.Context(), 1)) })
@@ -121,15 +121,15 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 			require.ErrorAs(t, err, &rej)
 			return rej.Reason
 		}
-		require.Equal(t, ReasonWait, reason(s.Wait(t.Context(), 1)), "300 ms")
+		require.Equal(t, "wait too long", reason(s.Wait(t.Context(), 1)), "300 ms")
 		all.Wait()
 		require.Equal(t, 200*time.Millisecond, time.Since(begin))
 
 		ctx, cancel := context.WithTimeout(t.Context(), 99*time.Millisecond)
 		defer cancel()
-		require.Equal(t, ReasonDeadline, reason(s.Wait(ctx, 1)))
+		require.Equal(t, "deadline too near", reason(s.Wait(ctx, 1)))
 		_, err := s.Admit(ctx, spillway.Request{Arrived: time.Now()})
-		require.Equal(t, ReasonDeadline, reason(err))
+		require.Equal(t, "deadline too near", reason(err))
 
 		q := newShaper(t, Shaper{Rate: Per(10, time.Second), MaxQueue: 2})
 		for range 3 {
@@ -137,9 +137,9 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err = q.ReserveAt(begin, 1, never)
-		require.Equal(t, ReasonFull, reason(err))
+		require.Equal(t, "queue full", reason(err))
 		_, err = q.ReserveAt(begin, 1, -5)
-		require.Equal(t, ReasonWait, reason(err))
+		require.Equal(t, "wait too long", reason(err))
 		require.Equal(t, 200*time.Millisecond, time.Since(begin), "nobody waited to be refused")
 
 		var cost *CostError
@@ -154,7 +154,7 @@ func TestShaperRefusesAtOnce(t *testing.T) {
 		require.Equal(t, 10, cost.Max)
 		require.Equal(t, int64(12), s.Stats().Impossible)
 		require.Equal(t, Stats{Name: "shaper", Admitted: 3, Refused: 2, Waiting: 2, ByReason: []spillway.Refusal{
-			{Policy: "shaper", Reason: ReasonWait, Count: 1}, {Policy: "shaper", Reason: ReasonFull, Count: 1},
+			{Policy: "shaper", Reason: "wait too long", Count: 1}, {Policy: "shaper", Reason: "queue full", Count: 1},
 		}}, q.Stats())
 	})
 }

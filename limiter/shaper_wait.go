@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // try takes n if that needs no wait. The caller holds the lock.
@@ -24,7 +25,7 @@ func (s *shaper) try(now, n int64) (wait int64, stamp uint64, v verdict) {
 // misuse returns the error for a cost that can never pass. The caller holds the lock.
 func (s *shaper) misuse(n int) error {
 	return &CostError{
-		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[ReasonRate].Cost(int64(n)),
+		Limit: s.rule.Name, Cost: n, Max: int(s.spacer.gcra.burst), rejection: s.reject[rejections.Rate].Cost(int64(n)),
 	}
 }
 
@@ -43,7 +44,7 @@ func (s *shaper) pass(ctx context.Context, arrived time.Time, n int64) (stamp ui
 	}
 	s.mu.Unlock()
 	if v == impossible {
-		return 0, s.reject[ReasonRate].Cost(n)
+		return 0, s.reject[rejections.Rate].Cost(n)
 	}
 	return stamp, nil
 }
@@ -59,8 +60,8 @@ func (s *shaper) join(ctx context.Context, now, n int64) (*spot, error) {
 	if sp != nil {
 		return sp, nil
 	}
-	if reason == ReasonWait && left < s.rule.MaxWait {
-		reason = ReasonDeadline
+	if reason == rejections.Wait && left < s.rule.MaxWait {
+		reason = rejections.Deadline
 	}
 	return nil, s.reject[reason].count(wait)
 }
@@ -123,5 +124,5 @@ func (s *shaper) refund(now time.Time, r Reservation, n int64) {
 // isMisuse reports whether a request was refused because its cost can never pass.
 func isMisuse(err error) bool {
 	rej := spillway.RejectionOf(err)
-	return rej != nil && (rej.Reason == ReasonTooLarge || rej.Reason == ReasonNegative)
+	return rej != nil && (rej.Reason == rejections.TooLarge || rej.Reason == rejections.Negative)
 }

@@ -3,6 +3,8 @@ package limiter
 import (
 	"fmt"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A SlidingWindow is the [Rule] that lets through at most Limit tokens in any Window, with no edges to exploit. It counts in
@@ -67,7 +69,7 @@ func (r SlidingWindow) plan() (p plan[slidingState], err error) {
 	// The instants of one window touch one more sub-window than it has, and the same number again may be reserved.
 	c.entries = 2 * (r.Buckets + 1)
 	r.Name, err = named(kind, r.Name, "sliding window")
-	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, core: c}, err
+	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: rejections.Quota, core: c}, err
 }
 
 func (r SlidingWindow) build() (Limiter, error) { return newLimit(r.plan()) }
@@ -82,7 +84,7 @@ func (r SlidingLog) plan() (p plan[slidingState], err error) {
 	}
 	c.entries = 2 * r.Limit
 	r.Name, err = named(kind, r.Name, "sliding log")
-	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, core: c}, err
+	return plan[slidingState]{rule: r, kind: kind, name: r.Name, reason: rejections.Quota, core: c}, err
 }
 
 func (r SlidingLog) build() (Limiter, error) { return newLimit(r.plan()) }

@@ -1,5 +1,7 @@
 package limiter
 
+import "github.com/spillway-go/spillway/internal/rejections"
+
 // A spacer is the rule of a Shaper: a queue in front of a leaky bucket. It is pure: the caller passes the time and
 // holds the lock. The spacer signals waiters through their spot, when they may pass or should read the clock again.
 type spacer struct {
@@ -91,9 +93,9 @@ func (s *spacer) enqueue(now, n, maxWait int64, ready chan struct{}) (sp *spot, 
 	wait = s.waitAt(now)
 	switch {
 	case wait > maxWait, s.state.level > maxLevel-(s.waitingCost+n)*s.gcra.b:
-		return nil, wait, ReasonWait
+		return nil, wait, rejections.Wait
 	case s.waiting >= s.maxQueue:
-		return nil, wait, ReasonFull
+		return nil, wait, rejections.Full
 	}
 	sp = &spot{n: n, ready: ready, prev: s.tail}
 	if s.tail == nil {

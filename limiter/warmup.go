@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
@@ -46,7 +47,7 @@ func (r WarmUp) plan() (p plan[warmState], err error) {
 		return p, err
 	}
 	r.Name, err = named(kind, r.Name, "warm-up")
-	return plan[warmState]{rule: r, kind: kind, name: r.Name, reason: ReasonRate, core: c}, err
+	return plan[warmState]{rule: r, kind: kind, name: r.Name, reason: rejections.Rate, core: c}, err
 }
 
 func (r WarmUp) build() (Limiter, error) { return newLimit(r.plan()) }

@@ -200,7 +200,7 @@ func TestWarmUpTellsWhatRemains(t *testing.T) {
 	require.NoError(t, w.AllowAt(after(0), 4))
 	require.Equal(t, State{Limit: 10, NextIn: 2 * time.Second, FullIn: 2 * time.Second}, w.PeekAt(after(0)))
 	err := w.AllowAt(after(time.Second), 1)
-	require.Equal(t, &spillway.Rejection{Policy: "warm-up", Reason: ReasonRate, RetryAfter: time.Second, OverQuota: true}, err)
+	require.Equal(t, &spillway.Rejection{Policy: "warm-up", Reason: "rate exceeded", RetryAfter: time.Second, OverQuota: true}, err)
 	require.False(t, w.Idle(after(time.Second)))
 	require.True(t, w.Idle(after(2*time.Second)), "without a warm-up it is never cold")
 	w = newWarmUp(t, WarmUp{Rate: Per(2, time.Second), WarmUp: 10 * time.Second})

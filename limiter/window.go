@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A FixedWindow is the [Rule] that lets a number of tokens through per window: "3 per day". A window begins with the
@@ -54,7 +56,7 @@ func (r FixedWindow) plan() (p plan[windowState], err error) {
 		c.calendar = &calendar{every: r.Calendar, loc: r.Location}
 	}
 	r.Name, err = named(kind, r.Name, "fixed window")
-	return plan[windowState]{rule: r, kind: kind, name: r.Name, reason: ReasonQuota, calendar: r.Calendar != 0, core: c}, err
+	return plan[windowState]{rule: r, kind: kind, name: r.Name, reason: rejections.Quota, calendar: r.Calendar != 0, core: c}, err
 }
 
 func (r FixedWindow) build() (Limiter, error) { return newLimit(r.plan()) }

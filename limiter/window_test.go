@@ -37,7 +37,7 @@ func TestFixedWindowTellsWhatRemains(t *testing.T) {
 	}
 	for range 3 {
 		err := w.AllowAt(after(4*s), 1)
-		want := &spillway.Rejection{Policy: "fixed window", Reason: ReasonQuota, RetryAfter: 6 * s, OverQuota: true}
+		want := &spillway.Rejection{Policy: "fixed window", Reason: "quota used up", RetryAfter: 6 * s, OverQuota: true}
 		require.Equal(t, want, err)
 		require.Equal(t, State{Limit: 3, NextIn: 6 * s, FullIn: 6 * s}, w.PeekAt(after(4*s)))
 	}

@@ -1,8 +1,10 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -14,20 +16,43 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// An XTime is a *[rate.Limiter] of golang.org/x/time as a Policy, for services that have one already and share it with
-// other code. Change its limit, wait, and reserve through the rate.Limiter itself. A [Bucket] does the same at half the
-// cost, exactly, and can give tokens back.
+// An XTime is the [Rule] that a *[rate.Limiter] of golang.org/x/time decides, for services that have one already and
+// share it with other code. A [Bucket] does the same at half the cost, exactly.
 //
-// x/time treats a time before the last one as a step back, and gains tokens by it. An XTime passes it the later of the
+// x/time treats a time before the last one as a step back, and gains tokens by it. The limit passes it the later of the
 // two times.
 //
-// If a later Policy refuses a request, an XTime gives back all its tokens, because x/time does not tell how many of
-// them time has returned already. If the bucket was full between Admit and that refusal, these tokens exceed the limit.
-// This can happen if the later Policy queues for longer than a Burst takes to fill. In that case use a Bucket, which is
-// exact.
+// A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not tell how many of them
+// time has returned already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
+// later Policy queues for longer than a Burst takes to fill. In that case use a Bucket, which is exact.
 //
-// It is made by [NewXTime]; the zero XTime denies everything. All methods may be called concurrently.
+// Change the rate through the rate.Limiter itself; Tune changes nothing. A [Keyed] cannot keep an XTime for each key.
 type XTime struct {
+	// Limiter decides. It is required.
+	Limiter *rate.Limiter
+	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
+	// is "token bucket".
+	Name string
+}
+
+func (r XTime) build() (Limiter, error) {
+	if r.Limiter == nil {
+		return nil, errors.New("limiter: XTime: Limiter must be set, got nil")
+	}
+	var err error
+	if r.Name, err = named("XTime", r.Name, "token bucket"); err != nil {
+		return nil, err
+	}
+	return &xtime{rule: r, limiter: r.Limiter, clock: newClock(), reject: refusals{Set: rejections.New(r.Name, rejections.Rate, true)}}, nil
+}
+
+func (r XTime) keyed(int) (keyedLimits, error) {
+	return nil, errors.New("limiter: Keyed: rule must not be an XTime, because all keys would share its Limiter: use a Registry")
+}
+
+// An xtime is the limit of an [XTime].
+type xtime struct {
+	rule       XTime
 	limiter    *rate.Limiter
 	clock      clock
 	latest     atomic.Int64 // ns
@@ -38,22 +63,8 @@ type XTime struct {
 	returned   stats.Counter
 }
 
-// NewXTime returns a Policy around the given limiter. Name is its name in rejections, metrics and header fields, in
-// printable ASCII. If name is empty, it is "token bucket". The error names the invalid argument.
-func NewXTime(l *rate.Limiter, name string) (*XTime, error) {
-	if l == nil {
-		return nil, errors.New("limiter: XTime: limiter must be set, got nil")
-	}
-	name, err := named("XTime", name, "token bucket")
-	if err != nil {
-		return nil, err
-	}
-	x := &XTime{limiter: l, clock: newClock(), reject: refusals{Set: rejections.New(name, ReasonRate, true)}}
-	return x, nil
-}
-
 // at returns t, or the latest time seen if that is later.
-func (x *XTime) at(t time.Time) time.Time {
+func (x *xtime) at(t time.Time) time.Time {
 	ns := x.clock.ns(t)
 	for {
 		latest := x.latest.Load()
@@ -67,26 +78,98 @@ func (x *XTime) at(t time.Time) time.Time {
 }
 
 // Admit takes the cost of r, at its arrival. It never waits.
-func (x *XTime) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
-	if x.limiter == nil {
-		return 0, errZero
-	}
+func (x *xtime) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	n := costOf(&r)
+	if _, wait, v := x.take(r.Arrived, n, 0); v != taken {
+		return 0, x.reject.of(moment{}, n, int64(wait), v)
+	}
+	return 0, nil
+}
+
+// take takes n tokens at now, or reserves them if they will be there within maxWait. It returns the time that it used.
+func (x *xtime) take(now time.Time, n int64, maxWait time.Duration) (at time.Time, wait time.Duration, v verdict) {
 	if n < 0 || n > x.burst() {
 		x.impossible.Add(1)
-		return 0, x.reject.Cost(n)
+		return at, 0, impossible
 	}
-	now := x.at(r.Arrived)
-	if x.limiter.AllowN(now, int(n)) {
+	at = x.at(now)
+	if x.limiter.AllowN(at, int(n)) {
 		x.admitted.Add(1)
-		return 0, nil
+		return at, 0, taken
+	}
+	wait = x.wait(at, n)
+	if wait <= maxWait {
+		r := x.limiter.ReserveN(at, int(n))
+		if wait = r.DelayFrom(at); wait <= maxWait {
+			x.admitted.Add(1)
+			return at, wait, taken
+		}
+		r.CancelAt(at) // another caller was faster
 	}
 	x.refused.Add(1)
-	return 0, x.reject.after(x.wait(now, n))
+	return at, wait, refused
+}
+
+// Allow is that of [Limiter].
+func (x *xtime) Allow() bool {
+	_, _, v := x.take(readClock(), 1, 0)
+	return v == taken
+}
+
+// AllowAt is that of [Limiter].
+func (x *xtime) AllowAt(now time.Time, n int) error {
+	_, err := x.ReserveAt(now, n, 0)
+	return err
+}
+
+// Wait is that of [Limiter].
+func (x *xtime) Wait(ctx context.Context, n int) error { return waitFor(ctx, x.ReserveAt, n) }
+
+// ReserveAt is that of [Limiter].
+func (x *xtime) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
+	at, wait, v := x.take(now, int64(n), min(max(maxWait, 0), horizon))
+	if v == taken {
+		return Reservation{from: x, n: int64(n), at: x.clock.ns(at), delay: wait}, nil
+	}
+	rej := x.reject.of(moment{}, int64(n), int64(wait), v)
+	if v == impossible {
+		return Reservation{}, &CostError{Limit: rej.Policy, Cost: n, Max: int(x.burst()), rejection: rej}
+	}
+	return Reservation{}, rej
+}
+
+func (x *xtime) ns(t time.Time) int64 { return x.clock.ns(t) }
+
+// refund takes a negative number, because a cancelled rate.Reservation would give back less if other requests came since.
+// Any excess over the burst is cut off at the next call.
+func (x *xtime) refund(now time.Time, _ Reservation, n int64) {
+	x.limiter.ReserveN(x.at(now), int(-n))
+	x.returned.Add(1)
+}
+
+// Release does nothing: time gives tokens back.
+func (x *xtime) Release(int) {}
+
+// Rule is that of [Limiter].
+func (x *xtime) Rule() Rule { return x.rule }
+
+// Tune is that of [Limiter].
+func (x *xtime) Tune(rule Rule) error { return x.TuneAt(time.Time{}, rule) }
+
+// TuneAt is that of [Limiter]. It changes nothing.
+func (x *xtime) TuneAt(_ time.Time, rule Rule) error {
+	r, ok := rule.(XTime)
+	switch {
+	case !ok:
+		return fmt.Errorf("limiter: XTime: Tune: rule must be of the same kind, got %T", rule)
+	case r.Limiter != x.limiter:
+		return errors.New("limiter: XTime: Tune: Limiter cannot change: call its SetLimit and SetBurst")
+	}
+	return sameName("XTime", x.rule.Name, cmp.Or(r.Name, x.rule.Name))
 }
 
 // burst returns the greatest cost that can pass.
-func (x *XTime) burst() int64 {
+func (x *xtime) burst() int64 {
 	if x.limiter.Limit() == rate.Inf {
 		return math.MaxInt32 // a float64 holds it exactly
 	}
@@ -94,7 +177,7 @@ func (x *XTime) burst() int64 {
 }
 
 // wait returns how long it takes from now on until n tokens are there.
-func (x *XTime) wait(now time.Time, n int64) time.Duration {
+func (x *xtime) wait(now time.Time, n int64) time.Duration {
 	limit := float64(x.limiter.Limit())
 	missing := float64(n) - x.limiter.TokensAt(now)
 	if s := missing / limit; limit > 0 && s < horizon/1e9 {
@@ -104,21 +187,14 @@ func (x *XTime) wait(now time.Time, n int64) time.Duration {
 }
 
 // Done gives back what r took if it was [spillway.Refused].
-func (x *XTime) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
-	if x.limiter == nil || res.Outcome != spillway.Refused {
-		return
+func (x *xtime) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result) {
+	if res.Outcome == spillway.Refused {
+		x.refund(r.Arrived, Reservation{}, costOf(&r))
 	}
-	// A cancelled reservation would give back less if other requests came since. Taking a negative number gives back
-	// exactly. Any excess over the burst is cut off at the next call.
-	x.limiter.AllowN(x.at(r.Arrived), int(-costOf(&r)))
-	x.returned.Add(1)
 }
 
-// PeekAt returns how much could be taken at now, and takes nothing.
-func (x *XTime) PeekAt(now time.Time) State {
-	if x.limiter == nil {
-		return State{}
-	}
+// PeekAt is that of [Limiter].
+func (x *xtime) PeekAt(now time.Time) State {
 	now = x.clock.time(max(x.latest.Load(), x.clock.ns(now)))
 	st := State{Limit: x.burst(), Remaining: x.burst()}
 	if x.limiter.Limit() == rate.Inf {
@@ -132,17 +208,14 @@ func (x *XTime) PeekAt(now time.Time) State {
 	return st
 }
 
-// Idle reports whether the bucket is full at now.
-func (x *XTime) Idle(now time.Time) bool {
+// Idle is that of [Member]: it reports whether the bucket is full.
+func (x *xtime) Idle(now time.Time) bool {
 	st := x.PeekAt(now)
 	return st.Remaining == st.Limit
 }
 
-// Quota returns the tokens left in the bucket at now, for the RateLimit header fields of HTTP.
-func (x *XTime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
-	if x.limiter == nil {
-		return spillway.Quota{}
-	}
+// Quota is that of [Limiter].
+func (x *xtime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	st := x.PeekAt(now)
 	var window time.Duration
 	perSecond := float64(x.limiter.Limit())
@@ -152,14 +225,9 @@ func (x *XTime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: x.reject.Policy, Limit: st.Limit, Remaining: st.Remaining, Window: window, Reset: st.NextIn}
 }
 
-// Stats returns a snapshot of what passed through the XTime. It may be called at any time.
-func (x *XTime) Stats() Stats {
-	if x.limiter == nil {
-		return Stats{}
-	}
+// Stats is that of [Limiter].
+func (x *xtime) Stats() Stats {
 	s := Stats{Name: x.reject.Policy, Admitted: x.admitted.Value(), Impossible: x.impossible.Value(), Returned: x.returned.Value()}
 	s.refuse(x.reject.Reason, x.refused.Value())
 	return s
 }
-
-var _ spillway.Policy = (*XTime)(nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -211,4 +212,22 @@ func TestPriorities(t *testing.T) {
 	require.Equal(t, 5, fill(spillway.Critical), "and half more")
 	s := r.shed.Stats()
 	require.Equal(t, []int64{95, 95, 95, 285}, []int64{s.RefusedSheddable, s.RefusedNormal, s.RefusedCritical, s.Refused})
+	require.Equal(t, []int64{5, 5 + 1, 5, 15 + 1}, []int64{s.AdmittedSheddable, s.AdmittedNormal, s.AdmittedCritical, s.Admitted}, "the rig looks with one")
+}
+
+// Requests that a later policy refused are not admitted, whatever their priority.
+func TestAdmittedByPriorityLeavesOutRefusedLater(t *testing.T) {
+	shed := spillway.Must(shedder.New(nil))
+	gate := spillway.New(shed, policytest.Refuse(spillway.Rejection{Reason: "later"}))
+	for _, p := range []spillway.Priority{spillway.Sheddable, spillway.Normal, spillway.Critical} {
+		_, err := gate.Enter(t.Context(), spillway.Request{Priority: p})
+		require.Error(t, err)
+	}
+	s := shed.Stats()
+	require.Equal(t, []int64{0, 0, 0, 0}, []int64{s.AdmittedSheddable, s.AdmittedNormal, s.AdmittedCritical, s.Admitted})
+	permit, err := spillway.New(shed).Enter(t.Context(), spillway.Request{Priority: spillway.Critical + 1})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), shed.Stats().AdmittedCritical)
+	permit.Done(spillway.Success)
+	require.Equal(t, int64(1), shed.Stats().AdmittedCritical, "it stays counted when it has ended")
 }

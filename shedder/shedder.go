@@ -50,6 +50,8 @@ type Shedder struct {
 	seen    progress
 	view    atomic.Pointer[Stats]
 	logged  atomic.Int64 // requests refused before the present overload
+
+	admitted [numClasses]stats.Counter // not guarded; without normal, which is what is left of all
 }
 
 // The classes of priority.
@@ -132,6 +134,9 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		}
 		at, _ = s.inside.Enter(inflight.NoLimit)
 	}
+	if class != normal {
+		s.admitted[class].Add(1)
+	}
 	if s.yields.Load() {
 		// Without the yield, refusals would wait behind admitted work, in a queue that no limit sees.
 		runtime.Gosched()
@@ -140,9 +145,12 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 }
 
 // Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
-func (s *Shedder) Done(_ spillway.Request, t spillway.Ticket, res spillway.Result) {
+func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	at := int(t)
 	if res.Outcome == spillway.Refused { // it never ran
+		if class := classOf(r.Priority); class != normal {
+			s.admitted[class].Add(-1)
+		}
 		s.inside.Undo(at)
 		return
 	}

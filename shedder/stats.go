@@ -53,8 +53,9 @@ type Stats struct {
 	Admitted int64 // requests admitted since New, except those that a later policy refused
 	Refused  int64 // requests refused since New: the sum of ByReason, and of the counts by priority
 	ByReason []spillway.Refusal
-	// The refusals by priority: below Normal, Normal, above Normal.
-	RefusedSheddable, RefusedNormal, RefusedCritical int64
+	// Admitted and Refused by priority: below Normal, Normal, above Normal.
+	AdmittedSheddable, AdmittedNormal, AdmittedCritical int64
+	RefusedSheddable, RefusedNormal, RefusedCritical    int64
 }
 
 // Stats returns a snapshot. It may be called at any time and is cheap.
@@ -74,6 +75,8 @@ func (s *Shedder) Stats() Stats {
 			v.Refused += n
 		}
 	}
+	v.AdmittedSheddable, v.AdmittedCritical = max(0, s.admitted[sheddable].Value()), max(0, s.admitted[critical].Value())
+	v.AdmittedNormal = max(0, v.Admitted-v.AdmittedSheddable-v.AdmittedCritical)
 	v.RefusedSheddable = counts[sheddable][byLimit] + counts[sheddable][byDrop]
 	v.RefusedNormal = counts[normal][byLimit] + counts[normal][byDrop]
 	v.RefusedCritical = counts[critical][byLimit] + counts[critical][byDrop]

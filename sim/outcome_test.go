@@ -35,7 +35,7 @@ func TestBreakerOpensWhileADependencyFails(t *testing.T) {
 		r, err := sim.Run(failing(as), 1, func(h *sim.Host) (*spillway.Gate, error) {
 			var err error
 			brk, err = breaker.New(&breaker.Options{Seed: 1})
-			h.Every(time.Second, func(float64) { states = append(states, brk.State()) })
+			h.Every(time.Second, func(float64) { states = append(states, brk.Stats().State) })
 			return spillway.New(brk), err
 		})
 		require.NoError(t, err)

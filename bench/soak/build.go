@@ -218,7 +218,7 @@ func (w *world) breakerOptions() breaker.Options {
 }
 
 func (w *world) breaker() spillway.Policy {
-	var state breaker.State // after the last event
+	state := breaker.Closed // after the last event
 	k := spillway.Must(breaker.New(&breaker.Options{Seed: w.seed + 2, OnEvent: func(e breaker.Event) {
 		if !e.WouldOpen && e.From != state {
 			w.violate("breaker", "an event from %v expected, got one from %v to %v", state, e.From, e.To)

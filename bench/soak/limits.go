@@ -71,7 +71,7 @@ func (w *world) warmUp() spillway.Policy {
 }
 
 func (w *world) xtime() spillway.Policy {
-	l := spillway.Must(limiter.NewXTime(rate.NewLimiter(40, 60), ""))
+	l := spillway.Must(limiter.New(limiter.XTime{Limiter: rate.NewLimiter(40, 60)}))
 	b, _ := w.counted("xtime", l, &leaky{rate: 40, burst: 60})
 	return b
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -166,7 +167,7 @@ func New(o *Options) (*Limit, error) {
 		conn: c, taking: limitScript(rules, opts.Stored), giving: limitScript(rules, opts.Stored),
 		name: opts.Name, prefix: opts.Prefix + ":", slot: opts.Slot, client: opts.PerClient, stored: opts.Stored, keepAlive: opts.KeepAlive,
 		cacheTTL: opts.CacheTTL, memory: newMemory(opts.CacheSize),
-		lost: rejections.New(opts.Name, cluster.ReasonUnavailable, false), turns: make(map[string]*turn),
+		lost: rejections.New(opts.Name, reason.Unavailable, false), turns: make(map[string]*turn),
 	}
 	if l.slot != "" {
 		l.prefix += "{" + l.slot + "}:"

@@ -97,29 +97,14 @@ func (l *Limit) quota(now time.Time, r spillway.Request, i int) spillway.Quota {
 	return spillway.Quota{Name: rule.name, Limit: s.Limit, Remaining: s.Remaining, Window: rule.span(), Reset: s.NextIn}
 }
 
-// Quotas returns, for each rule in the order of the options, a value whose Quota is [Limit.Quota] of that rule alone: for
-// header fields that name each rule.
-func (l *Limit) Quotas() []interface {
-	Quota(now time.Time, r spillway.Request) spillway.Quota
-} {
-	q := make([]interface {
-		Quota(now time.Time, r spillway.Request) spillway.Quota
-	}, len(l.rules()))
-	for i := range q {
-		q[i] = ruleQuota{limit: l, rule: i}
+// Quotas returns, for each rule in the order of the options, [Limit.Quota] of that rule alone: for header fields that
+// name each rule.
+func (l *Limit) Quotas() []func(now time.Time, r spillway.Request) spillway.Quota {
+	quotas := make([]func(time.Time, spillway.Request) spillway.Quota, len(l.rules()))
+	for i := range quotas {
+		quotas[i] = func(now time.Time, r spillway.Request) spillway.Quota { return l.quota(now, r, i) }
 	}
-	return q
-}
-
-// A ruleQuota reports the remaining tokens of one rule of a Limit.
-type ruleQuota struct {
-	limit *Limit
-	rule  int
-}
-
-// Quota is that of [Limit.Quotas].
-func (q ruleQuota) Quota(now time.Time, r spillway.Request) spillway.Quota {
-	return q.limit.quota(now, r, q.rule)
+	return quotas
 }
 
 var _ spillway.Policy = (*Limit)(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/isnil"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -114,9 +115,9 @@ func (r rule) String() string {
 // reason returns why the rule refuses, in the words of package limiter.
 func (r rule) reason() string {
 	if r.kind == bucketKind {
-		return limiter.ReasonRate
+		return rejections.Rate
 	}
-	return limiter.ReasonQuota
+	return rejections.Quota
 }
 
 // local returns the part of a rule that one of so many nodes has.

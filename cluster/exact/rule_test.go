@@ -414,7 +414,7 @@ func TestRules(t *testing.T) {
 }
 
 // A share of a rate is as many tokens in as much time; if they cannot be divided, the same tokens in more time.
-func TestShareOfARate(t *testing.T) {
+func TestDivideARate(t *testing.T) {
 	for _, c := range []struct {
 		tokens int
 		want   limiter.Rate

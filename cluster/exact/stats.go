@@ -53,7 +53,7 @@ func (l *Limit) Stats() Stats {
 	}
 	s := Stats{
 		Stats:      limiter.Stats{Name: l.name, Impossible: l.counts.impossible.Load(), Returned: l.counts.returned.Load()},
-		Unanswered: l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.Breaker.State(),
+		Unanswered: l.counts.lost.Load(), Near: l.counts.near.Load(), Breaker: l.conn.Breaker.Stats().State,
 	}
 	var byRule [maxRules]int64
 	for i := range numSources {

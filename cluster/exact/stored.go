@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -94,7 +95,7 @@ func (l *Limit) StoredRule(ctx context.Context, key string) (in limiter.Rule, ok
 			return r.local(1), false, nil
 		}
 		if n[i], err = strconv.ParseInt(fmt.Sprint(fields[i]), 10, 64); err != nil {
-			return nil, false, &cluster.RedisError{Reason: cluster.ReasonType, Err: err}
+			return nil, false, &cluster.RedisError{Reason: reason.Type, Err: err}
 		}
 	}
 	r.limit, r.rate = n[0], limiter.Rate{Tokens: int(n[1]), Per: time.Duration(n[2])}

@@ -69,7 +69,7 @@ func TestStoredRule(t *testing.T) {
 	_, err = l.Admit(ctx, spillway.Request{Key: "k", Cost: 5})
 	var rej *spillway.Rejection
 	require.ErrorAs(t, err, &rej)
-	require.Equal(t, limiter.ReasonTooLarge, rej.Reason)
+	require.Equal(t, "cost exceeds limit", rej.Reason)
 
 	require.NoError(t, l.Reset(ctx, "k"))
 	left(4, 4)

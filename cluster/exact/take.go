@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -208,7 +209,7 @@ func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64)
 
 // errRestless is the error if Redis names another calendar period in every reply.
 var errRestless = &cluster.RedisError{
-	Reason: cluster.ReasonScript,
+	Reason: reason.Script,
 	Err:    errors.New("the clock of Redis moved to another calendar period at each call"),
 }
 
@@ -232,7 +233,7 @@ func (l *Limit) exchange(ctx context.Context, key string, n int64, how string, s
 			l.counts.impossible.Add(1)
 			return nil, call.CostError(l.rules()[0].name, int(n), reply[2])
 		case len(reply) < 4+3*len(l.rules()):
-			return nil, &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules()), len(reply))}
+			return nil, &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want %d integers, got %d", 4+3*len(l.rules()), len(reply))}
 		}
 		return reply, nil
 	}

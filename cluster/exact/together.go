@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 // A Claim is what [TakeAll] takes of one key.
@@ -147,7 +148,7 @@ func exchangeAll(ctx context.Context, claims []Claim) ([]int64, error) {
 			}
 			continue
 		case len(reply) < 4+3*rules:
-			return nil, &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want %d integers, got %d", 4+3*rules, len(reply))}
+			return nil, &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want %d integers, got %d", 4+3*rules, len(reply))}
 		}
 		return reply, nil
 	}

@@ -72,7 +72,7 @@ func TestTakeAll(t *testing.T) {
 	require.True(t, r[0].Allowed && r[1].Allowed && r[2].Allowed)
 	require.EqualValues(t, 3, tenant.Stats().Admitted)
 	require.EqualValues(t, 2, tenant.Stats().Refused)
-	require.Equal(t, []spillway.Refusal{{Policy: "fixed window", Reason: limiter.ReasonQuota, Count: 2}}, tenant.Stats().ByReason)
+	require.Equal(t, []spillway.Refusal{{Policy: "fixed window", Reason: "quota used up", Count: 2}}, tenant.Stats().ByReason)
 	require.Zero(t, user.Stats().Refused, "it had tokens")
 }
 
@@ -202,7 +202,7 @@ func TestTakeAllValidates(t *testing.T) {
 		`exact: TakeAll: claims[1]: Limit "o" must have the Client of the first`:  {{Limit: l}, {Limit: newLimit(t, deadRedis(t), Options{Name: "o", Rules: rules})}},
 		"limiter: token bucket: cost 6 exceeds what can ever pass, 5":             {{Limit: l, Cost: 6}},
 		"limiter: token bucket: cost must not be negative, got -1":                {{Limit: l, Cost: -1}},
-		limiter.ReasonZero: {{Limit: new(Limit)}},
+		"limiter is not made": {{Limit: new(Limit)}},
 	} {
 		_, err := TakeAll(t.Context(), claims...)
 		require.ErrorContains(t, err, want)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
-	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/internal/rejections"
 )
 
 // A turn orders the callers of Wait for one key in this process: one at a time asks Redis, in the order of their
@@ -72,7 +72,7 @@ func (l *Limit) sleep(ctx context.Context, r *Result) error {
 	}
 	now := time.Now()
 	if deadline, ok := ctx.Deadline(); ok && now.Add(wait).After(deadline) {
-		rej := l.refusals[r.rule].Build(limiter.ReasonDeadline, 0)
+		rej := l.refusals[r.rule].Build(rejections.Deadline, 0)
 		return &rej
 	}
 	timer := time.NewTimer(min(wait, max(l.cacheTTL, minSleep))) // another process may give some back, or reset the key

@@ -35,7 +35,7 @@ func benchQuota(b *testing.B, rate int) *Limit {
 	return q
 }
 
-func BenchmarkQuotaAdmit(b *testing.B) {
+func BenchmarkLimitAdmit(b *testing.B) {
 	for name, rate := range map[string]int{"admitted": 1_000_000_000, "refused": 100} {
 		q := benchQuota(b, rate)
 		r := spillway.Request{Key: "k", Arrived: time.Now()}

@@ -68,7 +68,7 @@ func admittedBy(t *testing.T, tenths int, children ...*redistest.Child) []float6
 }
 
 // Processes share a limit; one is killed in the middle of it, and the others have its share a term and an interval later.
-func TestQuotaOfAKilledProcess(t *testing.T) {
+func TestLimitOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	const rate = 2000
 	s := redistest.Start(t)
@@ -85,7 +85,7 @@ func TestQuotaOfAKilledProcess(t *testing.T) {
 
 // Processes of different weights want more than there is: each gets its weighted max-min share, and what one does not want goes to
 // the others by their weights.
-func TestQuotaOfWeightedProcesses(t *testing.T) {
+func TestLimitOfWeightedProcesses(t *testing.T) {
 	t.Parallel()
 	const rate = 2000
 	weights := []float64{1, 2, 4}

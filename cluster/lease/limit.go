@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/cluster/lease/internal/machine"
 	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/limiter"
@@ -132,7 +133,7 @@ func New(o *Options) (*Limit, error) {
 	q := &Limit{
 		opts: opts, name: opts.Rule.Name, shared: opts.IgnoreKey, id: newNodeID(), script: call.NewScript(call.Clock, leaseLua),
 		names: newKeyNames(&opts), base: time.Now(), quit: make(chan struct{}),
-		reject: rejections.New(opts.Rule.Name, limiter.ReasonRate, true), lost: rejections.New(opts.Rule.Name, cluster.ReasonUnavailable, false),
+		reject: rejections.New(opts.Rule.Name, rejections.Rate, true), lost: rejections.New(opts.Rule.Name, reason.Unavailable, false),
 	}
 	var err error
 	if q.conn, err = call.New(call.Options{Kind: "lease", Client: opts.Client, Timeout: opts.Timeout, Breaker: opts.Breaker}); err != nil {

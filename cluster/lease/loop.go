@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/cluster/lease/internal/machine"
 )
 
@@ -225,7 +226,7 @@ func (l *loop) renew(keys []*keyState) {
 }
 
 // errLate is the error of a lease that was granted too late.
-var errLate = &cluster.RedisError{Reason: cluster.ReasonTimeout, Err: errors.New("the reply came too late, or was to another request")}
+var errLate = &cluster.RedisError{Reason: reason.Timeout, Err: errors.New("the reply came too late, or was to another request")}
 
 // release returns a lease with the next flush. If that message is lost, the lease expires by itself.
 func (l *loop) release(k *keyState, now time.Duration) {

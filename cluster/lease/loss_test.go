@@ -14,7 +14,7 @@ import (
 
 // Redis comes back empty, and a process that has no lease is the first to ask: it gets a twentieth of the rate and of the burst
 // until Redis has learnt, on top of what the others hold.
-func TestQuotaNewcomerAfterLoss(t *testing.T) {
+func TestLimitNewcomerAfterLoss(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 1000, 100
 	s := redistest.Start(t)
@@ -54,7 +54,7 @@ func TestQuotaNewcomerAfterLoss(t *testing.T) {
 // Redis was away for longer than a lease lasts, and comes back empty. One process finds its way back at once and wants all there
 // is, a newcomer comes too, and one that goes on with half of the rate comes two terms later: until then nobody is given what
 // it holds.
-func TestQuotaLateHolder(t *testing.T) {
+func TestLimitLateHolder(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 1000, 50
 	s := redistest.Start(t)
@@ -100,7 +100,7 @@ func TestQuotaLateHolder(t *testing.T) {
 
 // A server that has just begun has not heard of all processes. How many there are is not taken from it before it has learnt:
 // if it goes at once, each process must go on with its own share.
-func TestQuotaBelievesNoNumberOfATableThatLearns(t *testing.T) {
+func TestLimitBelievesNoNumberOfATableThatLearns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := newQuota(t, Options{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(300, time.Second)}, Nodes: 3, Timeout: 5 * time.Second})

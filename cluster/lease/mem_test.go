@@ -13,7 +13,7 @@ import (
 )
 
 // What a key takes is bounded, since MaxKeys of them may be kept.
-func TestQuotaKeyMemory(t *testing.T) {
+func TestLimitKeyMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("SKIPPED: the race detector takes memory of its own")
 	}

@@ -24,7 +24,7 @@ func steadyFor() time.Duration {
 
 // Nodes on a real Redis want twice the limit, unevenly: they use it up, and share it fairly. The bounds leave room for what a
 // busy machine does to a load generator.
-func TestQuotaSharesFairly(t *testing.T) {
+func TestLimitSharesFairly(t *testing.T) {
 	const rate = 2000
 	s := redistest.Start(t)
 	for _, n := range []int{2, 32} {
@@ -83,7 +83,7 @@ func quotaStacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-func TestQuotaSurvives(t *testing.T) {
+func TestLimitSurvives(t *testing.T) {
 	const rate = 2000
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr())
@@ -138,7 +138,7 @@ func (f *quotaFleet) settle(name string, part float64) {
 }
 
 // A replica that lags takes over: what was granted since is claimed, and all is fair again soon.
-func TestQuotaFailover(t *testing.T) {
+func TestLimitFailover(t *testing.T) {
 	t.Parallel()
 	const rate = 2000
 	s := redistest.Start(t)

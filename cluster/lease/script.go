@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 	"github.com/spillway-go/spillway/cluster/lease/internal/machine"
 )
 
@@ -86,7 +87,7 @@ func (r *reader) err(what string) error {
 	if !r.bad {
 		return nil
 	}
-	return &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("the reply to %s is invalid", what)}
+	return &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("the reply to %s is invalid", what)}
 }
 
 // readSync reads the reply to "sync".

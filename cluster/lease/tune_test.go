@@ -13,7 +13,7 @@ import (
 )
 
 // A limit is changed in all processes while they run: a smaller one holds at once, and three intervals later each has its share.
-func TestQuotaTune(t *testing.T) {
+func TestLimitTune(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	f := &quotaFleet{t: t, rate: 2000, burst: 200}
@@ -45,7 +45,7 @@ func TestQuotaTune(t *testing.T) {
 
 // The rules of New hold for a change, and one that breaks them changes nothing. A limit that becomes too small for leases is
 // decided in Redis from then on.
-func TestQuotaTuneValidates(t *testing.T) {
+func TestLimitTuneValidates(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	q := leased(t, Options{Client: clientOf(t, s.Addr()), Rule: limiter.Bucket{Rate: limiter.Per(1000, time.Second)}})

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 // TryAcquire returns a permit of a key if there is one, within one call of Redis. The caller releases it. If all are
 // held, or other callers wait for the free ones, the error is a *[spillway.Rejection] with the reason
-// limiter.ReasonLimit. A *[cluster.RedisError] says that Redis did not answer; a permit that it may have granted goes back by
+// "limit reached". A *[cluster.RedisError] says that Redis did not answer; a permit that it may have granted goes back by
 // itself.
 func (s *Semaphore) TryAcquire(ctx context.Context, key string) (*Lease, error) {
 	p, err := s.try(ctx, ctx, key)
@@ -45,7 +46,7 @@ func (s *Semaphore) try(ctx, parent context.Context, key string) (*permit, error
 }
 
 // Acquire waits for a permit of a key, and returns it. The caller releases it. If MaxQueue others wait, the error is
-// a *[spillway.Rejection] with the reason limiter.ReasonFull, and after MaxWait one with limiter.ReasonWait. If ctx
+// a *[spillway.Rejection] with the reason "queue full", and after MaxWait one with "wait too long". If ctx
 // ends first, the error is ctx.Err(), and the call gives up its place in the queue. A *[cluster.RedisError] says that Redis did
 // not answer. A new call returns it at once; a waiting call returns it when its place in the queue has lapsed.
 //
@@ -176,7 +177,7 @@ func (s *Semaphore) abandon(key, token string, sent time.Time, err error) {
 		s.counts.unanswered.Add(1)
 	}
 	var lost *cluster.RedisError
-	if errors.As(err, &lost) && (lost.Reason == cluster.ReasonBreaker || lost.Reason == cluster.ReasonBusy) { // nothing was sent
+	if errors.As(err, &lost) && (lost.Reason == reason.Breaker || lost.Reason == reason.Busy) { // nothing was sent
 		return
 	}
 	s.giveBack(handBack{key: key, token: token, bury: true, until: sent.Add(s.ttl + s.patience(s.poll))})

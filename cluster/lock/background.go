@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 const (
@@ -106,7 +107,7 @@ func (s *Semaphore) renewSome(renewals []renewal) {
 			got, err = call.Integers(replies[i])
 		}
 		if err == nil && len(got) != len(r.permits) {
-			err = &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want %d integers, got %d", len(r.permits), len(got))}
+			err = &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want %d integers, got %d", len(r.permits), len(got))}
 		}
 		if err != nil {
 			s.counts.unanswered.Add(1)

@@ -18,7 +18,6 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
-	"github.com/spillway-go/spillway/limiter"
 )
 
 // quick is a breaker that does not slow a test down.
@@ -309,7 +308,7 @@ func TestSemaphoreAsAPolicy(t *testing.T) {
 	permit, err := gate.Enter(t.Context(), spillway.Request{Key: "k", Cost: 7})
 	require.NoError(t, err)
 	_, err = gate.Enter(t.Context(), spillway.Request{Key: "k"})
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	other, err := gate.Enter(t.Context(), spillway.Request{Key: "other"})
 	require.NoError(t, err)
 	other.Done(spillway.Success)
@@ -337,7 +336,7 @@ func TestSemaphoreOnLoss(t *testing.T) {
 					require.NoError(t, err)
 					s.Done(spillway.Request{Key: "k"}, ticket, spillway.Result{})
 				} else {
-					requireFull(t, err, cluster.ReasonUnavailable)
+					requireFull(t, err, "redis unavailable")
 				}
 			}
 			require.GreaterOrEqual(t, s.Stats().Unanswered, int64(5))
@@ -350,7 +349,7 @@ func TestSemaphoreOnLoss(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := s.Admit(t.Context(), spillway.Request{Key: "k"})
 				var full *spillway.Rejection
-				return errors.As(err, &full) && full.Reason == limiter.ReasonLimit
+				return errors.As(err, &full) && full.Reason == "limit reached"
 			}, 20*time.Second, time.Millisecond)
 		})
 	}

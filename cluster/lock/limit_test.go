@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
-	"github.com/spillway-go/spillway/limiter"
 )
 
 // Each process applies its own limit, so while they differ the greatest decides how many there are.
@@ -21,12 +20,12 @@ func TestSemaphoreLimitsThatDiffer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := few.TryAcquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	_, err = many.TryAcquire(t.Context(), "k")
 	require.NoError(t, err)
 	_, err = many.TryAcquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, tune(many, 1))
 	_, err = many.TryAcquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 }

@@ -49,7 +49,7 @@ type Options struct {
 	// until its context ends.
 	MaxWait time.Duration
 	// Fallback decides in [Semaphore.Admit] while Redis does not answer: [cluster.AllowAll] admits requests, and [cluster.RefuseAll] refuses
-	// them with [cluster.ReasonUnavailable]. If Fallback is 0, it is RefuseAll. Acquire and TryAcquire return the error instead.
+	// them with "redis unavailable". If Fallback is 0, it is RefuseAll. Acquire and TryAcquire return the error instead.
 	Fallback cluster.Fallback
 	// Timeout bounds each call of Redis that a caller waits for, 1ms..1m. If Timeout is 0, it is 100 ms.
 	// Renewals, for which no caller waits, may take TTL/6 and at most 2s if that is longer.

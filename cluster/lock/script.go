@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 //go:embed scripts/semaphore.lua
@@ -67,7 +68,7 @@ func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Du
 	got, err := s.conn.Run(ctx, s.scripts.acquire, s.keys(key),
 		token, o.Limit, s.ttl.Microseconds(), patience.Microseconds(), max(o.MaxQueue, 0), s.patience(s.poll).Microseconds())
 	if err == nil && len(got) < 3 {
-		err = &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want 3 integers, got %d", len(got))}
+		err = &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want 3 integers, got %d", len(got))}
 	}
 	if err != nil {
 		return answer{}, err
@@ -84,7 +85,7 @@ func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Du
 	case -1:
 		return answer{full: true}, nil
 	}
-	return answer{}, &cluster.RedisError{Reason: cluster.ReasonScript, Err: errBuried}
+	return answer{}, &cluster.RedisError{Reason: reason.Script, Err: errBuried}
 }
 
 // patience is how long a place in the queue lasts for a caller that asks every poll, without another call.
@@ -116,7 +117,7 @@ func (s *Semaphore) Peek(ctx context.Context, key string) (held, waiting int, er
 		return 0, 0, err
 	}
 	if len(got) != 2 {
-		return 0, 0, &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want 2 integers, got %d", len(got))}
+		return 0, 0, &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want 2 integers, got %d", len(got))}
 	}
 	return int(got[0]), int(got[1]), nil
 }

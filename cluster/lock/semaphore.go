@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/call"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/internal/waited"
-	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -170,8 +170,8 @@ func New(o *Options) (*Semaphore, error) {
 		permits: map[uint64]*permit{}, waiters: map[string]chan struct{}{}, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}),
 	}
-	for why, reason := range [numRefused]string{limiter.ReasonLimit, limiter.ReasonFull, limiter.ReasonWait, cluster.ReasonUnavailable} {
-		s.rejections[why] = &spillway.Rejection{Policy: opts.Name, Reason: reason}
+	for why, text := range [numRefused]string{rejections.Limit, rejections.Full, rejections.Wait, reason.Unavailable} {
+		s.rejections[why] = &spillway.Rejection{Policy: opts.Name, Reason: text}
 	}
 	s.live.Store(&opts)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

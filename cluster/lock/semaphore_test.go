@@ -19,7 +19,6 @@ import (
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
-	"github.com/spillway-go/spillway/limiter"
 )
 
 // Callers at the head of the queue ask each Poll, and those far behind ask less often, if messages wake them.
@@ -84,7 +83,7 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, two.Fence(), one.Fence())
 	_, err = b.TryAcquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	_, err = b.TryAcquire(ctx, "other")
 	require.NoError(t, err, "each key for itself")
 	held, waiting, err := a.Peek(ctx, "k")
@@ -98,7 +97,7 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, three.Fence(), two.Fence())
 	_, err = a.TryAcquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.Equal(t, int64(1), a.Stats().Refused)
 	require.Zero(t, a.Stats().InFlight)
 	require.Equal(t, 3, b.Stats().InFlight)
@@ -122,7 +121,7 @@ func TestSemaphoreShares(t *testing.T) {
 	require.ErrorIs(t, err, ErrLeaseLost)
 	require.NoError(t, outer.Context().Err())
 	_, err = m.TryAcquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, outer.Release())
 	again, err := m.TryAcquire(t.Context(), "k")
 	require.NoError(t, err)
@@ -254,7 +253,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 		}, 10*time.Second, time.Millisecond)
 	}
 	_, err = all[1].TryAcquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, held.Release())
 	served.Wait()
 	for i := range waiters {
@@ -280,7 +279,7 @@ func TestSemaphoreQueueIsBounded(t *testing.T) {
 	}
 	require.Eventually(t, waits(1), 10*time.Second, time.Millisecond)
 	_, err = s.Acquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonFull)
+	requireFull(t, err, "queue full")
 	cancel()
 	require.ErrorIs(t, <-got, context.Canceled)
 	require.Eventually(t, waits(0), 10*time.Second, time.Millisecond, "the place in the queue is given up")
@@ -308,10 +307,10 @@ func TestSemaphoreTune(t *testing.T) {
 	two := <-got
 	require.NoError(t, tune(s, 1))
 	_, err = s.TryAcquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, one.Release())
 	_, err = s.TryAcquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, two.Release())
 	_, err = s.TryAcquire(ctx, "k")
 	require.NoError(t, err)
@@ -333,9 +332,9 @@ func TestSemaphoreTune(t *testing.T) {
 	o.MaxQueue = -1
 	require.NoError(t, s.Tune(o))
 	_, err = s.Acquire(ctx, "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.EqualValues(t, 3, s.Stats().Refused)
-	require.Equal(t, []spillway.Refusal{{Policy: "semaphore", Reason: limiter.ReasonLimit, Count: 3}}, s.Stats().ByReason)
+	require.Equal(t, []spillway.Refusal{{Policy: "semaphore", Reason: "limit reached", Count: 3}}, s.Stats().ByReason)
 }
 
 func TestSemaphoreRenews(t *testing.T) {
@@ -350,7 +349,7 @@ func TestSemaphoreRenews(t *testing.T) {
 	}
 	require.Positive(t, h.Remaining())
 	_, err = s.TryAcquire(t.Context(), "k")
-	requireFull(t, err, limiter.ReasonLimit)
+	requireFull(t, err, "limit reached")
 	require.NoError(t, h.Release())
 	require.Zero(t, h.Remaining())
 }

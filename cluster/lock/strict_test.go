@@ -142,7 +142,7 @@ func TestSemaphoreWithoutTheRightToPublish(t *testing.T) {
 				require.NoError(t, held.Release())
 				require.NoError(t, <-got)
 			}
-			require.Equal(t, breaker.Closed, s.conn.Breaker.State())
+			require.Equal(t, breaker.Closed, s.conn.Breaker.Stats().State)
 		})
 	}
 }

@@ -97,7 +97,7 @@ func TestTheServiceOverHTTP3(t *testing.T) {
 	require.NoError(t, res.Body.Close())
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 	require.NotEmpty(t, res.Header.Get("Retry-After"))
-	require.Equal(t, httpgate.ProblemType, res.Header.Get("Content-Type"))
+	require.Equal(t, "application/problem+json", res.Header.Get("Content-Type"))
 	res, err = s.client.Get("https://" + s.addr + "/livez")
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())

@@ -3,6 +3,7 @@
 //
 //	go run ./examples/overload
 //	go run ./examples/overload -loads 0.5,5 -seconds 10 -guards none,fixed:4,spillway -json figures.json
+//	go run ./examples/overload -live 127.0.0.1:8081   # shows the live page of the guarded server
 package main
 
 import (

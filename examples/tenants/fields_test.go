@@ -100,11 +100,11 @@ func threeLimits(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	return httpgate.Handler(spillway.New(bucket, minute, day), &httpgate.Options{
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{bucket, minute, day}},
+		RateLimit: &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{bucket.Quota, minute.Quota, day.Quota}},
 	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 }
 
-// told is a Quoter that always returns the same figures.
+// told is a limit that always returns the same figures.
 type told struct {
 	name             string
 	limit, remaining int64
@@ -115,11 +115,11 @@ func (q told) Quota(time.Time, spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: q.name, Limit: q.limit, Remaining: q.remaining, Window: q.window, Reset: q.reset}
 }
 
-// A client reads back every figure of a Quoter.
+// A client reads back every figure of a limit.
 func TestFieldsAreReadAsTheyWereMeant(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
-		quotas := make([]httpgate.Quoter, 1+rnd.IntN(8))
+		quotas := make([]httpgate.QuotaFunc, 1+rnd.IntN(8))
 		var want []told
 		for i := range quotas {
 			name := make([]byte, 1+rnd.IntN(12))
@@ -130,7 +130,7 @@ func TestFieldsAreReadAsTheyWereMeant(t *testing.T) {
 				string(name), rnd.Int64N(1 << rnd.IntN(50)), rnd.Int64N(1 << rnd.IntN(50)),
 				time.Duration(rnd.IntN(100_000)) * time.Second, time.Duration(rnd.Int64N(1 << rnd.IntN(59))),
 			}
-			quotas[i], want = q, append(want, q)
+			quotas[i], want = q.Quota, append(want, q)
 		}
 		h := http.Header{}
 		l := &httpgate.RateLimit{Limits: quotas}

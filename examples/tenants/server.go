@@ -41,7 +41,7 @@ func perTenant(limit int) (func(http.Handler) http.Handler, error) {
 	}
 	m, err := httpgate.New(spillway.New(tenants), &httpgate.Options{
 		Request:   httpgate.KeyBy(httpgate.HeaderKey("X-Tenant")),
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{tenants}},
+		RateLimit: &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{tenants.Quota}},
 	})
 	if err != nil {
 		return nil, err

@@ -70,6 +70,9 @@ func (b *Browser) open(s Screen) (*Tab, error) {
 			return nil, err
 		}
 	}
+	if err := tab.Call("Emulation.setFocusEmulationEnabled", object{"enabled": true}, nil); err != nil { // a tab behind another sleeps
+		return nil, err
+	}
 	return tab, tab.Resize(s)
 }
 

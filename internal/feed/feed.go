@@ -161,7 +161,7 @@ func (r *Row) yield(of any, own []stats.Label, v reflect.Value, yield func(stats
 		m.Value = truth(v.IsNil())
 		return yield(m)
 	case state, info:
-		return r.texts(m, fmt.Sprint(v), yield)
+		return r.texts(m, text(v), yield)
 	case byReason:
 		return reasons(m, v, yield)
 	case histogram:
@@ -194,6 +194,14 @@ func (r *Row) yield(of any, own []stats.Label, v reflect.Value, yield func(stats
 	var known bool
 	m.Value, known = figure(v)
 	return !known || yield(m)
+}
+
+// text returns a field that is a text or an enumeration as text.
+func text(v reflect.Value) string {
+	if v.Kind() == reflect.String {
+		return v.String()
+	}
+	return fmt.Sprint(v)
 }
 
 // texts yields the metrics of a text.

@@ -23,6 +23,7 @@ type childOrders struct {
 	Work     string  `json:"work"`
 	PerMilli float64 `json:"per_milli"` // iterations per millisecond of CPU; 0 asks the server to measure it
 	Capacity float64 `json:"capacity"`  // requests per second, for guards that need it; 0 if it is not known yet
+	Live     string  `json:"live,omitempty"`
 }
 
 // childReady is the first line the server writes.
@@ -72,6 +73,11 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	stop, err := live(o, server.View().Source)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	enc := json.NewEncoder(out)
 	if err := enc.Encode(childReady{Addr: l.Addr().String(), PerMilli: s.burner.perMilli}); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/spillway-go/spillway/stats"
 )
 
 // A Guard is one way to protect the server, to be measured against the others.
@@ -32,6 +34,9 @@ type View struct {
 	Reason      string   `json:"reason,omitempty"` // why it considers the server overloaded, or why it refused last
 	Admitted    *int64   `json:"admitted,omitempty"`
 	Refused     *int64   `json:"refused,omitempty"`
+
+	// Source is what the live page of -live shows, or nil.
+	Source stats.Source `json:"-"`
 
 	// Extra holds further figures of this guard by name, such as a learned latency.
 	Extra map[string]float64 `json:"extra,omitempty"`

@@ -87,6 +87,7 @@ type options struct {
 
 	json   string
 	report string
+	live   string // address of the live page; empty for none
 }
 
 func (c *Config) parse(args []string, out io.Writer) (*options, error) {
@@ -114,6 +115,7 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	fs.Uint64Var(&o.Seed, "seed", 1, "seed of the arrival times")
 	fs.BoolVar(&o.Recheck, "recheck", true, "measure the capacity again at the end, to show how steady the machine was")
 	fs.StringVar(&o.report, "report", reportTemp, "write the page with the charts to this file; temp makes one among the temporary files, none leaves it out")
+	fs.StringVar(&o.live, "live", "", "show the guarded server's own live page at this `ADDRESS`, such as 127.0.0.1:8081")
 	fs.StringVar(&o.json, "json", "", "write the figures to this file")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -126,6 +128,9 @@ func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	o.Settle = time.Duration(*settle * float64(time.Second))
 	var err error
 	if o.Loads, err = ParseLoads(*loads); err != nil {
+		return nil, err
+	}
+	if err := checkLive(o.live); err != nil {
 		return nil, err
 	}
 	return o, o.check(c)
@@ -163,6 +168,9 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 
 func (r *runner) all(ctx context.Context, run *Run) (err error) {
 	r.progress.line("this takes about %v", r.duration())
+	if r.opts.live != "" {
+		r.progress.line("while a server is guarded, its live page is http://%s/", r.opts.live)
+	}
 	if r.work.Capacity == 0 {
 		r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
 	}

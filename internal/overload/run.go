@@ -77,7 +77,7 @@ func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, erro
 }
 
 func (r *runner) start(ctx context.Context, guard string) (*process, error) {
-	p, err := startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity}, r.group)
+	p, err := startProcess(ctx, childOrders{Guard: guard, Work: r.opts.Work, PerMilli: r.perMilli, Capacity: r.capacity, Live: r.opts.live}, r.group)
 	if err == nil {
 		r.perMilli = p.ready.PerMilli // the first server measures it for all others
 	}

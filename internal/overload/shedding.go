@@ -11,6 +11,7 @@ import (
 func Shedding(gate *spillway.Gate, shed *shedder.Shedder) View {
 	g, s := gate.Stats(), shed.Stats()
 	v := View{
+		Source:     gate,
 		InFlight:   Known(float64(s.InFlight)),
 		Overloaded: Known(s.Overloaded),
 		Admitted:   Known(g.Admitted),

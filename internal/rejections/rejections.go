@@ -9,10 +9,18 @@ import (
 	"github.com/spillway-go/spillway/internal/roundup"
 )
 
-// The reasons of costs that can never pass.
+// The reasons of limits, fit for metric labels.
 const (
-	TooLarge = "cost exceeds limit"
-	Negative = "cost is negative"
+	Rate     = "rate exceeded"       // a bucket is empty, or a warm-up is not at full rate yet
+	Quota    = "quota used up"       // a window is full
+	Limit    = "limit reached"       // the maximum number of requests is running
+	Full     = "queue full"          // the maximum number of requests is waiting
+	Wait     = "wait too long"       // the request would wait, or has waited, too long
+	Deadline = "deadline too near"   // the turn of the request would come after the deadline of its context
+	Ousted   = "ousted from queue"   // the request waited, and lost its place to a request of higher priority
+	TooLarge = "cost exceeds limit"  // it costs more than can ever pass
+	Negative = "cost is negative"    // tokens are not minted that way
+	NotMade  = "limiter is not made" // the limit is a zero value, which no constructor has made
 )
 
 // A Set is the refusals of one limit. It is made by [New]. All methods may be called concurrently.

@@ -82,12 +82,12 @@ const spillwayCharts = (() => {
   const options = (box, chart) => {
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: font(1) };
     const least = chart.min || 0;
-    const range = (u, lo, hi) => [least, chart.max || Math.max(hi == null ? 1 : hi * (chart.log ? 1.6 : 1.08), least + 1e-9)];
+    const range = (u, lo, hi) => [least, chart.max || (hi > least ? hi * (chart.log ? 1.6 : 1.08) : least + 1)];
     const time = chart.clock ? clock : (t) => +t.toPrecision(12) + " " + chart.xUnit;
     return {
       width: box.clientWidth,
       height: chart.height,
-      padding: [18, 10, 0, 0],
+      padding: [18, chart.clock ? 26 : 10, 0, 0],
       cursor: { y: false, sync: { key: "page" }, points: { size: 7 }, drag: { x: true, y: false } },
       scales: { x: { time: Boolean(chart.clock), range: chart.window }, y: chart.log ? { distr: 3, range } : { range } },
       axes: [

@@ -123,7 +123,41 @@ func callerAttacks() map[string]callerAttack {
 		"stalls after the first message":         stalledCall(1),
 		"does not read":                          unread,
 		"takes all places":                       allClientPlaces,
+		"waits for the server":                   call(echoMethod, "hang", 99*time.Millisecond, grpc.WaitForReady(true)),
+		"leaves after the header":                leaves(downMethod, func(s grpc.ClientStream) { _, _ = s.Header() }),
+		"leaves after a message":                 leaves(downMethod, func(s grpc.ClientStream) { _, _ = receive(s) }),
+		"leaves half a chat":                     leaves(chatMethod, func(s grpc.ClientStream) { _, _ = receive(s); _ = send(s, "more") }),
+		"watches the health, and leaves":         watches,
 	}
+}
+
+// leaves opens streams, does something with them and cancels them.
+func leaves(method string, do func(s grpc.ClientStream)) callerAttack {
+	return func(t *testing.T, p *proxy) {
+		t.Helper()
+		repeat(func(int) {
+			ctx, cancel := attackContext(0)
+			defer cancel()
+			stream, err := openStream(ctx, p.conn, method)
+			if err != nil {
+				return
+			}
+			_ = send(stream, "hello")
+			do(stream)
+		})
+	}
+}
+
+func watches(t *testing.T, p *proxy) {
+	t.Helper()
+	repeat(func(i int) {
+		ctx, cancel := attackContext(0)
+		defer cancel()
+		watch, err := healthpb.NewHealthClient(p.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+		if err == nil && i%2 == 0 {
+			_, _ = watch.Recv()
+		}
+	})
 }
 
 // call makes calls of method by a caller who wants it all wrong.

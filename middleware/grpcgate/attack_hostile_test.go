@@ -248,5 +248,5 @@ func TestHangingServerLeavesPlacesForOthers(t *testing.T) {
 	stream, err := openStream(ctx, other, chatMethod)
 	require.NoError(t, err)
 	say(t, stream, "hello")
-	require.Equal(t, grpcgate.ClientStats{Streams: 6, StreamsRefused: 5}, c.Stats())
+	require.Equal(t, grpcgate.Stats{Streams: 6, StreamsRefused: 5}, c.Stats())
 }

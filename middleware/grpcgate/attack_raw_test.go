@@ -102,6 +102,59 @@ func rawAttacks() map[string]serverAttack {
 		"half a message, then silence": onOne(func(c *rawConn) {
 			c.message(c.call(upMethod, "grpc-timeout", "150m"), false, 0, 500, []byte("abc"))
 		}),
+		"an unknown codec": onOne(func(c *rawConn) {
+			c.plain(c.request(":method", "POST", ":scheme", "http", ":path", echoMethod, ":authority", "a",
+				"content-type", "application/grpc+json", "te", "trailers", "tenant", "mallory"), true, text("hello"))
+		}),
+		"no trailers wanted": onOne(func(c *rawConn) {
+			c.plain(c.request(":method", "POST", ":scheme", "http", ":path", echoMethod, ":authority", "a",
+				"content-type", "application/grpc", "tenant", "mallory"), true, text("hello"))
+		}),
+		"a query in the method":           onOne(func(c *rawConn) { c.plain(c.call(echoMethod+"?x=y"), true, text("hello")) }),
+		"a retry of all retries":          field("grpc-previous-rpc-attempts", "4294967295"),
+		"compressors wanted by thousands": field("grpc-accept-encoding", strings.Repeat("x,", 5000)),
+		"two timeouts": onOne(func(c *rawConn) {
+			c.plain(c.call(echoMethod, "grpc-timeout", "1n", "grpc-timeout", "9H"), true, text("hang"))
+		}),
+		"a timeout of 1 ns on an upload": onOne(func(c *rawConn) { c.plain(c.call(upMethod, "grpc-timeout", "1n"), false, text("hello")) }),
+		"an empty message, compressed":   payload(echoMethod, 1, 0, nil, "grpc-encoding", "gzip"),
+		"ended by its header": onOne(func(c *rawConn) {
+			c.id = max(c.id+2, 1)
+			c.header(c.id, true, ":method", "POST", ":scheme", "http", ":path", upMethod, ":authority", "a",
+				"content-type", "application/grpc", "te", "trailers", "tenant", "mallory")
+		}),
+		"a thousand empty messages, then a reset": onOne(func(c *rawConn) {
+			id := c.call(upMethod)
+			for range 1000 {
+				c.plain(id, false, nil)
+			}
+			_ = c.WriteRSTStream(id, http2.ErrCodeCancel)
+		}),
+		"one octet at a time": onOne(func(c *rawConn) {
+			id := c.call(echoMethod)
+			for _, b := range append([]byte{0, 0, 0, 0, 7}, text("hello")...) {
+				_ = c.WriteData(id, false, []byte{b})
+			}
+			_ = c.WriteRSTStream(id, http2.ErrCodeCancel)
+		}),
+		"trailers of a client": onOne(func(c *rawConn) {
+			id := c.call(upMethod)
+			c.plain(id, false, text("hello"))
+			c.header(id, true, "grpc-status", "13", "grpc-message", "bug")
+		}),
+		"a call within a call": onOne(func(c *rawConn) {
+			id := c.call(upMethod)
+			c.header(id, false, ":method", "POST", ":scheme", "http", ":path", echoMethod, ":authority", "a")
+		}),
+		"windows that stay shut": onMany(func(c *rawConn) {
+			_ = c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			c.plain(c.call(downMethod, "grpc-timeout", "150m"), true, text("large"))
+		}),
+		"a table of headers of 4 GiB": onMany(func(c *rawConn) {
+			_ = c.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 1<<32 - 1})
+			c.plain(c.call(echoMethod), true, text("hello"))
+		}),
+		"hello twice":       onMany(func(c *rawConn) { c.call(upMethod); _, _ = io.WriteString(c.Conn, http2.ClientPreface) }),
 		"resets at once":    reset(http2.ErrCodeCancel, echoMethod),
 		"resets of streams": reset(http2.ErrCodeInternal, downMethod),
 		"resets of uploads": reset(http2.ErrCodeEnhanceYourCalm, upMethod),

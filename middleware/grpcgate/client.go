@@ -15,18 +15,6 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// UnaryClient returns an interceptor that makes a call if gate admits it. If o is nil, it has the defaults.
-//
-// UnaryClient panics if gate is nil or if a field of o is invalid; [NewClient] returns the error instead.
-func UnaryClient(gate *spillway.Gate, o *ClientOptions) grpc.UnaryClientInterceptor {
-	return spillway.Must(NewClient(gate, o)).Unary
-}
-
-// StreamClient is [UnaryClient] for streams.
-func StreamClient(gate *spillway.Gate, o *ClientOptions) grpc.StreamClientInterceptor {
-	return spillway.Must(NewClient(gate, o)).Stream
-}
-
 // A Client gates the calls of gRPC clients. It is made by [NewClient], and safe for concurrent use. Pass its methods
 // Unary and Stream to grpc.NewClient.
 //
@@ -96,26 +84,14 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 	if o != nil {
 		out = *o
 	}
-	var err error
-	if out.MaxStreams, err = maxStreams(out.MaxStreams); err != nil {
-		return out, err
-	}
-	if out.MinBudget, err = minBudget(out.MinBudget); err != nil {
-		return out, err
-	}
-	if out.Code, err = refusalCode(out.Code, codes.Unavailable); err != nil {
-		return out, err
-	}
 	if out.Request == nil {
 		out.Request = requestOfTarget
-	}
-	if out.Stream == nil {
-		out.Stream = detachAll
 	}
 	if out.Outcome == nil {
 		out.Outcome = clientOutcomeByCode
 	}
-	return out, nil
+	err := settle(&out.MaxStreams, &out.MinBudget, &out.Code, codes.Unavailable, &out.Stream)
+	return out, err
 }
 
 func clientOutcomeByCode(_ context.Context, _ string, err error) spillway.Outcome {
@@ -126,19 +102,9 @@ func requestOfTarget(_ context.Context, conn *grpc.ClientConn, _ string) spillwa
 	return spillway.Request{Key: conn.Target()}
 }
 
-// ClientStats is a snapshot of the counts of a [Client] that its [spillway.Gate] does not have.
-type ClientStats struct {
-	Streams        int64 // streams that have left the gate and are open now
-	StreamsRefused int64 // streams refused because ClientOptions.MaxStreams were open; the Gate did not see them
-
-	// Leaked counts the streams that were not read to the end and whose context did not end. Each held its place until
-	// the garbage collector found it, so it should be 0.
-	Leaked int64
-}
-
 // Stats returns a snapshot of the counts. It may be called at any time.
-func (c *Client) Stats() ClientStats {
-	return ClientStats{Streams: c.open.taken.Load(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
+func (c *Client) Stats() Stats {
+	return Stats{Streams: c.open.taken.Load(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
 }
 
 // Unary is a grpc.UnaryClientInterceptor.

@@ -35,13 +35,13 @@ func TestClientStreamLeavesTheGateWithTheFirstAnswer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a", answer)
 		awaitOutcomes(t, p, spillway.Success)
-		require.Equal(t, grpcgate.ClientStats{Streams: 1}, c.Stats())
+		require.Equal(t, grpcgate.Stats{Streams: 1}, c.Stats())
 		say(t, stream, "b")
 		require.NoError(t, stream.CloseSend())
 		_, err = receive(stream)
 		require.ErrorIs(t, err, io.EOF)
 		awaitOutcomes(t, p, spillway.Success)
-		require.Equal(t, grpcgate.ClientStats{}, c.Stats())
+		require.Equal(t, grpcgate.Stats{}, c.Stats())
 	})
 }
 
@@ -161,7 +161,7 @@ func TestClientStreamsHaveALimitOfTheirOwn(t *testing.T) {
 	require.Equal(t, 1, p.InFlight(), "one for which there is no room stays in flight")
 	_, err = openStream(ctx, conn, chatMethod)
 	require.ErrorIs(t, err, spillway.ErrRejected)
-	require.Equal(t, grpcgate.ClientStats{Streams: 1, StreamsRefused: 1}, c.Stats())
+	require.Equal(t, grpcgate.Stats{Streams: 1, StreamsRefused: 1}, c.Stats())
 	cancel()
 	require.Eventually(t, func() bool { return p.InFlight() == 0 && c.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
 }

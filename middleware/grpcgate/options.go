@@ -1,6 +1,7 @@
 package grpcgate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -103,65 +104,41 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	var err error
-	if out.MaxStreams, err = maxStreams(out.MaxStreams); err != nil {
-		return out, err
-	}
-	if out.MinBudget, err = minBudget(out.MinBudget); err != nil {
-		return out, err
-	}
-	if out.Code, err = refusalCode(out.Code, codes.ResourceExhausted); err != nil {
-		return out, err
-	}
 	if out.Call == nil {
 		out.Call = func(context.Context, string) Call { return Call{} }
 	}
 	if out.Exempt == nil {
 		out.Exempt = DefaultExempt
 	}
-	if out.Stream == nil {
-		out.Stream = detachAll
-	}
 	if out.Outcome == nil {
 		out.Outcome = outcomeByCode
 	}
-	return out, nil
+	err := settle(&out.MaxStreams, &out.MinBudget, &out.Code, codes.ResourceExhausted, &out.Stream)
+	return out, err
 }
-
-func detachAll(string) StreamMode { return DetachStream }
 
 func outcomeByCode(_ context.Context, _ string, err error) spillway.Outcome {
 	return DefaultOutcome(err)
 }
 
-func maxStreams(n int) (int, error) {
-	if n < 0 {
-		return 0, fmt.Errorf("grpcgate: MaxStreams: must be at least 0, got %d", n)
+// settle sets the zero fields that servers and clients have in common to their defaults. The error names the field and
+// its value.
+func settle(maxStreams *int, minBudget *time.Duration, code *codes.Code, byDefault codes.Code, stream *func(string) StreamMode) error {
+	*maxStreams = cmp.Or(*maxStreams, defaultMaxStreams)
+	*minBudget = cmp.Or(*minBudget, defaultMinBudget)
+	*code = cmp.Or(*code, byDefault)
+	if *stream == nil {
+		*stream = func(string) StreamMode { return DetachStream }
 	}
-	if n == 0 {
-		return defaultMaxStreams, nil
+	switch {
+	case *maxStreams < 0:
+		return fmt.Errorf("grpcgate: MaxStreams: must be at least 0, got %d", *maxStreams)
+	case *minBudget < 0:
+		return fmt.Errorf("grpcgate: MinBudget: must be at least 0, got %v", *minBudget)
+	case *code != codes.ResourceExhausted && *code != codes.Unavailable:
+		return fmt.Errorf("grpcgate: Code: must be ResourceExhausted or Unavailable, got %v", *code)
 	}
-	return n, nil
-}
-
-func minBudget(d time.Duration) (time.Duration, error) {
-	if d < 0 {
-		return 0, fmt.Errorf("grpcgate: MinBudget: must be at least 0, got %v", d)
-	}
-	if d == 0 {
-		return defaultMinBudget, nil
-	}
-	return d, nil
-}
-
-func refusalCode(c, otherwise codes.Code) (codes.Code, error) {
-	switch c {
-	case codes.OK:
-		return otherwise, nil
-	case codes.ResourceExhausted, codes.Unavailable:
-		return c, nil
-	}
-	return 0, fmt.Errorf("grpcgate: Code: must be ResourceExhausted or Unavailable, got %v", c)
+	return nil
 }
 
 // DefaultExempt reports whether method belongs to the health service or to server reflection. To exempt more methods,

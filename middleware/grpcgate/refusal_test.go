@@ -93,7 +93,7 @@ func TestTapRefusesAsTheInterceptorDoes(t *testing.T) {
 		require.Equal(t, "server has no capacity for this call now", status.Convert(err).Message())
 		require.GreaterOrEqual(t, retryInfo(t, err), errFull.RetryAfter)
 		require.False(t, decoded)
-		require.Equal(t, grpcgate.ServerStats{Tapped: 1}, s.Stats())
+		require.Equal(t, grpcgate.Stats{Tapped: 1}, s.Stats())
 	})
 }
 

@@ -13,19 +13,6 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// UnaryServer returns an interceptor that lets a call through to its handler if gate admits it. If o is nil, it has the
-// defaults. For a server that also has streams or a tap, make a [Server], whose parts share their state.
-//
-// UnaryServer panics if gate is nil or if a field of o is invalid; [NewServer] returns the error instead.
-func UnaryServer(gate *spillway.Gate, o *Options) grpc.UnaryServerInterceptor {
-	return spillway.Must(NewServer(gate, o)).Unary
-}
-
-// StreamServer is [UnaryServer] for streams.
-func StreamServer(gate *spillway.Gate, o *Options) grpc.StreamServerInterceptor {
-	return spillway.Must(NewServer(gate, o)).Stream
-}
-
 // A Server gates the calls of a gRPC server. It is made by [NewServer], and safe for concurrent use. Its methods Unary,
 // Stream and Tap are passed to grpc.NewServer.
 type Server struct {
@@ -59,19 +46,25 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	}, nil
 }
 
-// ServerStats is a snapshot of the counts of a [Server] that its [spillway.Gate] does not have.
-type ServerStats struct {
-	Exempt         int64 // calls that passed by the gate
-	ExemptStreams  int64 // streams that bypassed the gate and are open now
+// Stats is a snapshot of the counts of a [Server] or [Client] that its [spillway.Gate] does not have.
+type Stats struct {
 	Streams        int64 // streams that have left the gate and are open now
-	StreamsRefused int64 // streams refused by Options.MaxStreams, exempt ones included; the Gate did not see them
-	TooLate        int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
-	Tapped         int64 // calls refused before their message was read; the Gate counts those that it refused as well
+	StreamsRefused int64 // streams refused because MaxStreams were open, exempt ones included; the Gate did not see them
+
+	// Of a Server.
+	Exempt        int64 // calls that passed by the gate
+	ExemptStreams int64 // streams that bypassed the gate and are open now
+	TooLate       int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
+	Tapped        int64 // calls refused before their message was read; the Gate counts those that it refused as well
+
+	// Leaked counts the streams of a Client that were not read to the end and whose context did not end. Each held its
+	// place until the garbage collector found it, so it should be 0.
+	Leaked int64
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.
-func (s *Server) Stats() ServerStats {
-	return ServerStats{
+func (s *Server) Stats() Stats {
+	return Stats{
 		Exempt:         s.exempt.Value(),
 		ExemptStreams:  s.openExempt.taken.Load(),
 		Streams:        s.open.taken.Load(),

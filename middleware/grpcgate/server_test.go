@@ -35,18 +35,6 @@ func TestAdmittedCallRunsAsWithoutTheGate(t *testing.T) {
 	})
 }
 
-func TestTheConstructorsOfOneInterceptor(t *testing.T) {
-	p := &gatetest.Recorder{}
-	gate := spillway.New(p)
-	conn := start(t, false, &service{}, []grpc.ServerOption{
-		grpc.UnaryInterceptor(grpcgate.UnaryServer(gate, nil)), grpc.StreamInterceptor(grpcgate.StreamServer(gate, nil)),
-	}, nil)
-	_, err := echo(context.Background(), conn, "hello")
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "a", "a"}, readAll(t, conn, downMethod, "a"))
-	awaitOutcomes(t, p, spillway.Success, spillway.Ignored)
-}
-
 func TestHealthIsExempt(t *testing.T) {
 	bothWays(t, func(t *testing.T, tcp bool) {
 		s := gated(t, nil, refuser{})
@@ -61,7 +49,7 @@ func TestHealthIsExempt(t *testing.T) {
 		require.NoError(t, err)
 		_, err = watch.Recv()
 		require.NoError(t, err)
-		require.Equal(t, grpcgate.ServerStats{Exempt: 2, ExemptStreams: 1}, s.Stats())
+		require.Equal(t, grpcgate.Stats{Exempt: 2, ExemptStreams: 1}, s.Stats())
 		_, err = echo(ctx, conn, "hello")
 		require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	})
@@ -240,13 +228,9 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 	} {
 		_, err := grpcgate.NewServer(gate, &o)
 		require.EqualError(t, err, want)
-		require.PanicsWithError(t, want, func() { grpcgate.UnaryServer(gate, &o) })
-		require.PanicsWithError(t, want, func() { grpcgate.StreamServer(gate, &o) })
 		co := &grpcgate.ClientOptions{MaxStreams: o.MaxStreams, MinBudget: o.MinBudget, Code: o.Code}
 		_, err = grpcgate.NewClient(gate, co)
 		require.EqualError(t, err, want)
-		require.PanicsWithError(t, want, func() { grpcgate.UnaryClient(gate, co) })
-		require.PanicsWithError(t, want, func() { grpcgate.StreamClient(gate, co) })
 	}
 	_, err := grpcgate.NewServer(nil, nil)
 	require.EqualError(t, err, "grpcgate: gate: must be a Gate, got nil")

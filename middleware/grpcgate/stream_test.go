@@ -95,7 +95,7 @@ func TestOpenStreamsHaveALimitOfTheirOwn(t *testing.T) {
 	_, err := receive(opened(t, conn, downMethod, "a"))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.GreaterOrEqual(t, retryInfo(t, err), time.Second)
-	require.Equal(t, grpcgate.ServerStats{Streams: 2, StreamsRefused: 1}, s.Stats())
+	require.Equal(t, grpcgate.Stats{Streams: 2, StreamsRefused: 1}, s.Stats())
 	_, err = echo(ctx, conn, "unary calls are none of it")
 	require.NoError(t, err)
 	cancel()

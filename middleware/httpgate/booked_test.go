@@ -64,7 +64,7 @@ func TestBookedIsARefusalInsideAsIgnored(t *testing.T) {
 	upstream, err := url.Parse("http://upstream.test")
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(upstream)
-	proxy.Transport = httpgate.Transport(shut(), nil, nil)
+	proxy.Transport = spillway.Must(httpgate.NewTransport(shut(), nil, nil))
 	proxy.ErrorHandler = httpgate.ProxyError(nil)
 	client := &http.Client{Transport: proxy.Transport}
 	for name, inner := range map[string]http.Handler{

@@ -14,7 +14,7 @@ import (
 
 // A call is one request of a client from its admission to the end of its response.
 type call struct {
-	t       *RoundTripper
+	t       *Transport
 	r       *http.Request
 	permit  spillway.Permit
 	route   string           // what takes about as long

@@ -94,7 +94,7 @@ func TestRefusesAtOnceWhatCannotFinish(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		require.Equal(t, http.StatusServiceUnavailable, w.Code)
-		require.Equal(t, httpgate.ProblemType, w.Header().Get("Content-Type"))
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 		require.NotEmpty(t, w.Header().Get("Retry-After"))
 		require.Zero(t, time.Since(began))
 		require.EqualValues(t, 20, next.ran.Load())

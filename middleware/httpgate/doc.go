@@ -4,7 +4,7 @@
 //	protect := httpgate.Handler(gate, nil)
 //	http.ListenAndServe(":8080", protect(mux))
 //
-//	client := &http.Client{Transport: httpgate.Transport(spillway.New(brk), nil, nil)}
+//	client := &http.Client{Transport: spillway.Must(httpgate.NewTransport(spillway.New(brk), nil, nil))}
 //
 // A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its
 // context give the outcome for the policies. A request that the gate refuses is answered at once with 503 Service

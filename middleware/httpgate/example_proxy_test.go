@@ -23,7 +23,7 @@ func ExampleProxyError() {
 	upstream, _ := url.Parse("http://upstream.test")
 
 	proxy := httputil.NewSingleHostReverseProxy(upstream)
-	proxy.Transport = httpgate.Transport(gate, nil, nil)
+	proxy.Transport = spillway.Must(httpgate.NewTransport(gate, nil, nil))
 	proxy.ErrorHandler = httpgate.ProxyError(nil)
 
 	w := httptest.NewRecorder()

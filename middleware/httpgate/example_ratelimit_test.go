@@ -102,7 +102,7 @@ func ExampleRateLimit() {
 
 	protect := httpgate.Handler(spillway.New(perSecond, perDay), &httpgate.Options{
 		Request:   httpgate.KeyBy(httpgate.HeaderKey("X-Tenant")),
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{perSecond, perDay}},
+		RateLimit: &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{perSecond.Quota, perDay.Quota}},
 	})
 
 	h := protect(http.HandlerFunc(hello))
@@ -120,7 +120,7 @@ func ExampleRateLimit() {
 func ExampleRateLimit_x() {
 	limit := spillway.Must(limiter.New(limiter.FixedWindow{Limit: 60, Period: time.Minute}))
 	protect := httpgate.Handler(spillway.New(limit), &httpgate.Options{
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{limit}, Fields: httpgate.DraftFields | httpgate.XFields},
+		RateLimit: &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{limit.Quota}, Draft: true, X: true},
 	})
 
 	header := ask(protect(http.HandlerFunc(hello)), "/", "192.0.2.1:4711").Header
@@ -132,7 +132,7 @@ func ExampleRateLimit_x() {
 func ExampleRateLimit_Set() {
 	limit := spillway.Must(limiter.New(limiter.FixedWindow{Name: "minute", Limit: 60, Period: time.Minute}))
 	gate := spillway.New(limit)
-	fields := &httpgate.RateLimit{Limits: []httpgate.Quoter{limit}}
+	fields := &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{limit.Quota}}
 	middleware := func(w http.ResponseWriter, r *http.Request, next func()) {
 		var req spillway.Request
 		permit, err := gate.Enter(r.Context(), req)
@@ -158,8 +158,9 @@ func (p plan) Quota(_ time.Time, r spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: "plan", Limit: 1000, Remaining: 1000 - p.used[r.Key], Window: 24 * time.Hour, Reset: time.Hour}
 }
 
-func ExampleQuoter() {
-	fields := &httpgate.RateLimit{Limits: []httpgate.Quoter{plan{used: map[string]int64{"ann": 40}}}}
+func ExampleQuotaFunc() {
+	p := plan{used: map[string]int64{"ann": 40}}
+	fields := &httpgate.RateLimit{Limits: []httpgate.QuotaFunc{p.Quota}}
 	header := http.Header{}
 	_ = fields.Set(header, time.Now(), spillway.Request{Key: "ann"}, nil)
 	fmt.Println(header["Ratelimit-Policy"], header["Ratelimit"])

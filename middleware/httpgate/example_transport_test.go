@@ -13,7 +13,7 @@ import (
 
 func ExampleTransport() {
 	gate := spillway.New(closed{}) // a breaker per host, say
-	client := &http.Client{Transport: httpgate.Transport(gate, nil, nil)}
+	client := &http.Client{Transport: spillway.Must(httpgate.NewTransport(gate, nil, nil))}
 
 	_, err := client.Get("http://backend.example/")
 	fmt.Println(err)
@@ -59,7 +59,7 @@ func ExampleTransportOptions() {
 		},
 	}
 	gate := spillway.New()
-	res, err := (&http.Client{Transport: httpgate.Transport(gate, nil, o)}).Get(srv.URL)
+	res, err := (&http.Client{Transport: spillway.Must(httpgate.NewTransport(gate, nil, o))}).Get(srv.URL)
 	if err != nil {
 		panic(err)
 	}

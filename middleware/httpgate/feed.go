@@ -12,20 +12,20 @@ var statsRows = []feed.Row{
 	feed.Gauge("LongLived", "spillway.http.server.long_lived", "{request}", "Requests that have left the gate and are open."),
 	feed.Count("LongLivedRefused", "spillway.http.server.long_lived_refused", "{request}", "Long-lived requests refused because too many were open."),
 	feed.Count("TooLate", "spillway.http.server.too_late", "{request}", "Requests refused because their deadline was too near."),
-}
-
-// Metrics yields the figures of [Middleware.Stats], and then those of the Gate and its policies.
-func (m *Middleware) Metrics() iter.Seq[stats.Metric] {
-	return feed.Join(feed.Of(m, statsRows, m.Stats), m.gate.Metrics())
-}
-
-var transportStatsRows = []feed.Row{
 	feed.Count("Leaked", "spillway.http.client.leaked", "{response}", "Responses that were never closed."),
 }
 
-// Metrics yields the figures of [RoundTripper.Stats], those of the Gate and its policies, and those of the Budget.
-func (t *RoundTripper) Metrics() iter.Seq[stats.Metric] {
-	all := feed.Join(feed.Of(t, transportStatsRows, t.Stats), t.gate.Metrics())
+// serverRows is how many of statsRows are those of a Middleware; the rest are those of a Transport.
+const serverRows = 4
+
+// Metrics yields the figures of [Middleware.Stats], and then those of the Gate and its policies.
+func (m *Middleware) Metrics() iter.Seq[stats.Metric] {
+	return feed.Join(feed.Of(m, statsRows[:serverRows], m.Stats), m.gate.Metrics())
+}
+
+// Metrics yields the figures of [Transport.Stats], those of the Gate and its policies, and those of the Budget.
+func (t *Transport) Metrics() iter.Seq[stats.Metric] {
+	all := feed.Join(feed.Of(t, statsRows[serverRows:], t.Stats), t.gate.Metrics())
 	if t.o.Budget != nil {
 		all = feed.Join(all, t.o.Budget.Metrics())
 	}
@@ -50,6 +50,6 @@ func (b *RetryBudget) Metrics() iter.Seq[stats.Metric] {
 
 var (
 	_ stats.Source = (*Middleware)(nil)
-	_ stats.Source = (*RoundTripper)(nil)
+	_ stats.Source = (*Transport)(nil)
 	_ stats.Source = (*RetryBudget)(nil)
 )

@@ -111,6 +111,32 @@ func attacks() []attack {
 		{"upgrade to nonsense through a proxy", req("GET /proxy/page", "Connection: Upgrade", "Upgrade: \xe9"), waits},
 		{"leaves a proxy", req("GET /proxy/big"), resets},
 		{"reads nothing of a proxy for a while", req("GET /proxy/big"), dallies},
+		{"chunks that are not the last coding", req(upload, "Transfer-Encoding: chunked, identity") + "0\r\n\r\n", waits},
+		{"chunks twice", req(upload, chunked, chunked) + "0\r\n\r\n", waits},
+		{"chunks behind a tab", req(upload, "Transfer-Encoding:\x0bchunked") + "0\r\n\r\n", waits},
+		{"chunks of HTTP/1.0", "POST /upload HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", waits},
+		{"chunk broken off by a reset", req(upload, chunked) + "ff\r\nab", resets},
+		{"a chunk for each byte, broken off", req(upload, chunked) + strings.Repeat("1\r\na\r\n", 1000) + "1\r\n", resets},
+		{"trailers without end", req(upload, chunked) + "0\r\n" + strings.Repeat("X-T: y\r\n", 10_000), halves},
+		{"two thousand fields", req("GET /page", strings.Repeat("A: b\r\n", 2000)+"A: b"), waits},
+		{"folded field", req("GET /page", "X: a\r\n b"), waits},
+		{"line that is too long", "GET /" + strings.Repeat("x", 1<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", waits},
+		{"HTTP/0.9", "GET /page\r\n\r\n", waits},
+		{"no host", "GET /page HTTP/1.1\r\n\r\n", waits},
+		{"two hosts", "GET /page HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", waits},
+		{"expects 100-continue twice, and sends at once", req("POST /proxy/upload", "Content-Length: 3", "Expect: 100-continue", "Expect: 100-continue") + "abc", waits},
+		{"expects 100-continue of a proxy, resets", req("POST /proxy/upload", "Content-Length: 3", "Expect: 100-continue"), resets},
+		{"fields of one hop", req("POST /proxy/upload", "Content-Length: 3", "Connection: Content-Length, X-Client, Host, Grpc-Timeout") + "abc", waits},
+		{"encoding that is a lie", req(upload, "Content-Encoding: gzip", "Content-Length: 3") + "abc", waits},
+		{"negative length", req(upload, "Content-Length: -1"), waits},
+		{"length beyond all numbers", req(upload, "Content-Length: 99999999999999999999"), waits},
+		{"pipelined, half of it too large", strings.Repeat(req("POST /limited", "Content-Length: 100")+strings.Repeat("x", 100)+req("GET /page"), 10), resets},
+		{"a timeout of nothing for a page, gRPC", req("POST /grpc/a", grpc, "Grpc-Timeout: 0n", "Content-Length: 0"), waits},
+		{"a timeout of nothing, Connect", req("POST /grpc/a", connect, "Connect-Timeout-Ms: 0", "Content-Length: 0"), waits},
+		{"timeouts by the dozen", req("POST /grpc/a", grpc, strings.Repeat("Grpc-Timeout: 1n\r\n", 12)+"Grpc-Timeout: 9H", "Content-Length: 0"), waits},
+		{"upgrade left half way", req("GET /hijack", "Connection: Upgrade", "Upgrade: websocket"), resets},
+		{"upgrade through a proxy, left half way", req("GET /proxy/hijack", "Connection: Upgrade", "Upgrade: websocket"), resets},
+		{"upgrade with a body that stalls", req("POST /upload", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 9") + "abc", dallies},
 		{"upgrade through a proxy", req("GET /proxy/page", "Connection: Upgrade", "Upgrade: websocket"), waits},
 	}
 	for i := range 5 { // keys and patterns of its choosing
@@ -141,7 +167,7 @@ func newService(t *testing.T) *service {
 	target, err := url.Parse(backend.URL)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = httpgate.Transport(spillway.New(s.back), nil, nil)
+	proxy.Transport = spillway.Must(httpgate.NewTransport(spillway.New(s.back), nil, nil))
 	proxy.ErrorHandler = httpgate.ProxyError(nil)
 	proxy.ErrorLog = discardLog
 

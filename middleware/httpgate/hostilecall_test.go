@@ -186,7 +186,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 const origin = "http://example.com"
 
 // dependency starts a server in the bubble of the caller, and returns a Transport to it behind a gate.
-func dependency(t *testing.T, http2 bool) (rt *httpgate.RoundTripper, p *tripwire) {
+func dependency(t *testing.T, http2 bool) (rt *httpgate.Transport, p *tripwire) {
 	t.Helper()
 	mux := (&service{}).handlers(nil)
 	mux.HandleFunc("GET /work", func(_ http.ResponseWriter, r *http.Request) {

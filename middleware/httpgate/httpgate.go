@@ -49,12 +49,16 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	return &Middleware{gate: gate, o: opts, long: long, late: late, chance: chance}, nil
 }
 
-// Stats is a snapshot of the counts of a [Middleware] that its [spillway.Gate] does not have.
+// Stats is a snapshot of the counts of a [Middleware] or [Transport] that its [spillway.Gate] does not have.
 type Stats struct {
 	Exempt           int64 // requests that passed by the gate
 	LongLived        int64 // requests that have left the gate and are open now
 	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
 	TooLate          int64 // requests refused by Options.Deadline; the Gate did not see them
+
+	// Leaked counts the responses to a Transport that were never closed. Each held its connection and its place in
+	// flight until the garbage collector found it, so it should be 0.
+	Leaked int64
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.

@@ -186,7 +186,7 @@ func TestHeaderKey(t *testing.T) {
 	require.Equal(t, "blue", key(from("192.0.2.1:1", "X-Tenant", "blue")))
 	require.Empty(t, key(from("192.0.2.1:1", "X-Tenant", "blue", "red")))
 	require.Empty(t, key(from("192.0.2.1:1", "X-User", "blue")))
-	for _, name := range []string{"", "Host", "host", "X Tenant", "X-Tenant:", "Ténant"} {
+	for _, name := range []string{"", "Host", "host", "X Tenant", "X-Tenant:", "Ténant", "X[", "X@", "X{", "X/"} {
 		require.Panics(t, func() { httpgate.HeaderKey(name) }, name)
 	}
 }

@@ -118,10 +118,14 @@ func TestClaimMustProveTrueBeforeItLeavesTheGate(t *testing.T) {
 		}(), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
 		"extended CONNECT":              {tunnel(), func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, true},
 		"extended CONNECT, turned down": {tunnel(), answer(http.StatusNoContent), false},
-		"upgrade claimed, not done":     {get("Upgrade", "websocket"), answer(http.StatusOK), false},
-		"h2c offered":                   {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
-		"101":                           {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
-		"101 not claimed":               {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
+		"extended CONNECT, redirected": {tunnel(), func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusMultipleChoices)
+			w.(http.Flusher).Flush()
+		}, false},
+		"upgrade claimed, not done": {get("Upgrade", "websocket"), answer(http.StatusOK), false},
+		"h2c offered":               {get("Upgrade", "h2c"), func(w http.ResponseWriter, _ *http.Request) { stream(w) }, false},
+		"101":                       {get("Upgrade", "websocket"), answer(http.StatusSwitchingProtocols), true},
+		"101 not claimed":           {get("Accept", "*/*"), answer(http.StatusSwitchingProtocols), true},
 		"101 too late": {get("Upgrade", "websocket"), func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.WriteHeader(http.StatusSwitchingProtocols)

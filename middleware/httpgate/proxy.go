@@ -11,7 +11,7 @@ import (
 
 // ProxyError returns the ErrorHandler of a [net/http/httputil.ReverseProxy] whose Transport is gated:
 //
-//	proxy.Transport = httpgate.Transport(gate, nil, nil)
+//	proxy.Transport = spillway.Must(httpgate.NewTransport(gate, nil, nil))
 //	proxy.ErrorHandler = httpgate.ProxyError(nil)
 //
 // A call that the gate refused is answered as [WriteRefusal] does, with a Retry-After, and a [Middleware] around the

@@ -13,13 +13,9 @@ import (
 // maxLimits is the greatest number of limits in one answer. It equals the greatest number of policies in a Gate.
 const maxLimits = 8
 
-// A Quoter is a limit that can report the tokens left for a client. The rates and windows of package limiter are
-// Quoters, alone or per key.
-type Quoter interface {
-	// Quota returns the tokens left at now for the client that sent r. It may be called concurrently, and must be as
-	// cheap as Admit of a policy.
-	Quota(now time.Time, r spillway.Request) spillway.Quota
-}
+// A QuotaFunc returns the tokens left at now for the client that sent r, such as the method Quota of a limit of package
+// limiter, alone or per key. It may be called concurrently, and must be as cheap as Admit of a policy.
+type QuotaFunc func(now time.Time, r spillway.Request) spillway.Quota
 
 // A RateLimit writes the tokens left for a client into the header of every answer, so that a client that reads it can
 // avoid refusals. It is opt-in: [Options.RateLimit]. A caller of [spillway.Gate.Enter] without a [Middleware] calls Set
@@ -30,20 +26,11 @@ type Quoter interface {
 //
 // A RateLimit must not be changed or copied once it is in use. Set may be called concurrently.
 type RateLimit struct {
-	// Limits are the limits to report, 1 to 8. Each gets the same Request as the gate, so it should be a policy of that
-	// gate. Their names should differ, because clients distinguish them by name.
-	Limits []Quoter
-	// Fields are the header fields to write. If Fields is 0, it is DraftFields.
-	Fields RateLimitFields
+	// Limits are the limits to report, 1 to 8: the methods Quota of policies of the gate, because each gets the same
+	// Request as the gate. Their names should differ, because clients distinguish them by name.
+	Limits []QuotaFunc
 
-	policies [policySlots]atomic.Pointer[policies]
-}
-
-// RateLimitFields is a set of header fields.
-type RateLimitFields uint8
-
-const (
-	// DraftFields are the fields of draft-ietf-httpapi-ratelimit-headers-10 of the IETF, structured fields (RFC 9651) with
+	// Draft writes the fields of draft-ietf-httpapi-ratelimit-headers-10 of the IETF, structured fields (RFC 9651) with
 	// an item for each limit:
 	//
 	//	RateLimit-Policy: "second";q=10;w=1, "day";q=5000;w=86400
@@ -52,12 +39,16 @@ const (
 	// The limit gives q requests, or units of cost, in w seconds. r of them remain, and there will be more in t
 	// seconds. Both times are whole seconds, rounded up, and q is the amount for the rounded window. A limit without a
 	// window has no w, and a limit that never gives more has no t.
-	DraftFields RateLimitFields = 1 << iota
-	// XFields are X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the q, r and t of the one limit that has
+	//
+	// If both Draft and X are false, Draft is true.
+	Draft bool
+	// X writes X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the q, r and t of the one limit that has
 	// the least remaining. No document defines them: with some services Reset is a date, here it is a number of seconds
 	// from now.
-	XFields
-)
+	X bool
+
+	policies [policySlots]atomic.Pointer[policies]
+}
 
 // validate returns an error that names the field and its value.
 func (l *RateLimit) validate() error {
@@ -68,9 +59,6 @@ func (l *RateLimit) validate() error {
 		if q == nil {
 			return errors.New("httpgate: RateLimit: Limits: must not be nil, got nil")
 		}
-	}
-	if l.Fields&^(DraftFields|XFields) != 0 {
-		return fmt.Errorf("httpgate: RateLimit: Fields: must be DraftFields, XFields or both, got %#b", uint8(l.Fields))
 	}
 	return nil
 }
@@ -118,7 +106,7 @@ func (m *Middleware) tellRefused(w http.ResponseWriter, r spillway.Request, err 
 }
 
 // tellAdmitted writes the fields into the answer to a request that the gate admitted. The permit is not lost if a
-// user's Quoter panics.
+// user's function panics.
 func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, permit *spillway.Permit) {
 	if m.o.RateLimit == nil {
 		return
@@ -137,8 +125,8 @@ func (m *Middleware) tellAdmitted(w http.ResponseWriter, r spillway.Request, per
 
 // read appends the figures of the limits that have something to report.
 func (l *RateLimit) read(figs []figures, now time.Time, r spillway.Request) []figures {
-	for _, q := range l.Limits[:min(len(l.Limits), maxLimits)] {
-		if left := q.Quota(now, r); left.Name != "" {
+	for _, quota := range l.Limits[:min(len(l.Limits), maxLimits)] {
+		if left := quota(now, r); left.Name != "" {
 			figs = append(figs, newFigures(&left))
 		}
 	}

@@ -20,12 +20,22 @@ import (
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
-const (
-	bothFields = httpgate.DraftFields | httpgate.XFields
-	never      = time.Duration(math.MaxInt64)
-)
+const never = time.Duration(math.MaxInt64)
 
-// A quota is a Quoter that always returns the same figures.
+// A quoter is a limit that reports its tokens.
+type quoter interface {
+	Quota(now time.Time, r spillway.Request) spillway.Quota
+}
+
+// quotasOf returns the methods Quota of limits.
+func quotasOf(limits ...quoter) (quotas []httpgate.QuotaFunc) {
+	for _, l := range limits {
+		quotas = append(quotas, l.Quota)
+	}
+	return quotas
+}
+
+// A quota is a quoter that always returns the same figures.
 type quota struct {
 	name             string
 	limit, remaining int64
@@ -39,9 +49,9 @@ func (q quota) Quota(time.Time, spillway.Request) spillway.Quota {
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // tell returns what a RateLimit of the given quotas writes, and the error that it returns.
-func tell(err error, r spillway.Request, quotas ...httpgate.Quoter) (http.Header, error) {
+func tell(err error, r spillway.Request, quotas ...quoter) (http.Header, error) {
 	h := http.Header{}
-	l := &httpgate.RateLimit{Limits: quotas, Fields: bothFields}
+	l := &httpgate.RateLimit{Limits: quotasOf(quotas...), Draft: true, X: true}
 	err = l.Set(h, epoch, r, err)
 	return h, err
 }
@@ -49,16 +59,16 @@ func tell(err error, r spillway.Request, quotas ...httpgate.Quoter) (http.Header
 func TestRateLimitFields(t *testing.T) {
 	type q = quota
 	for name, c := range map[string]struct {
-		quotas        []httpgate.Quoter
+		quotas        []quoter
 		policy, limit string
 		x             string // limit, remaining and reset
 	}{
 		"one": {
-			[]httpgate.Quoter{q{"default", 100, 50, 10 * time.Second, 30 * time.Second}},
+			[]quoter{q{"default", 100, 50, 10 * time.Second, 30 * time.Second}},
 			`"default";q=100;w=10`, `"default";r=50;t=30`, "100 50 30",
 		},
 		"three": {
-			[]httpgate.Quoter{
+			[]quoter{
 				q{"second", 10, 7, time.Second, 100 * time.Millisecond},
 				q{"minute", 100, 3, time.Minute, 7 * time.Second},
 				q{"day", 5000, 4711, 24 * time.Hour, time.Hour},
@@ -67,20 +77,20 @@ func TestRateLimitFields(t *testing.T) {
 			`"second";r=7;t=1, "minute";r=3;t=7, "day";r=4711;t=3600`, "100 3 7",
 		},
 		"equal remains": {
-			[]httpgate.Quoter{q{"a", 1, 0, time.Second, time.Second}, q{"b", 2, 0, time.Minute, time.Minute}, q{"c", 3, 0, time.Second, time.Second}},
+			[]quoter{q{"a", 1, 0, time.Second, time.Second}, q{"b", 2, 0, time.Minute, time.Minute}, q{"c", 3, 0, time.Second, time.Second}},
 			`"a";q=1;w=1, "b";q=2;w=60, "c";q=3;w=1`, `"a";r=0;t=1, "b";r=0;t=60, "c";r=0;t=1`, "2 0 60",
 		},
 		"full": {
-			[]httpgate.Quoter{q{"full", 5, 5, time.Second, 0}}, `"full";q=5;w=1`, `"full";r=5;t=0`, "5 5 0",
+			[]quoter{q{"full", 5, 5, time.Second, 0}}, `"full";q=5;w=1`, `"full";r=5;t=0`, "5 5 0",
 		},
 		"no window, no more": {
-			[]httpgate.Quoter{q{"grant", 5, 2, 0, never}}, `"grant";q=5`, `"grant";r=2`, "5 2 -",
+			[]quoter{q{"grant", 5, 2, 0, never}}, `"grant";q=5`, `"grant";r=2`, "5 2 -",
 		},
 		"never refilled": {
-			[]httpgate.Quoter{q{"grant", 5, 2, never, never}}, `"grant";q=5`, `"grant";r=2`, "5 2 -",
+			[]quoter{q{"grant", 5, 2, never, never}}, `"grant";q=5`, `"grant";r=2`, "5 2 -",
 		},
 		"windows of parts of a second are told at their rate": {
-			[]httpgate.Quoter{
+			[]quoter{
 				q{"burst 20 of 100/s", 20, 19, 200 * time.Millisecond, 10 * time.Millisecond},
 				q{"1 of 3/s", 1, 1, 333333334, 0},
 				q{"1 of 2.5/s", 1, 1, 400 * time.Millisecond, 0},
@@ -92,20 +102,24 @@ func TestRateLimitFields(t *testing.T) {
 			"3 1 0",
 		},
 		"what cannot be": {
-			[]httpgate.Quoter{q{"odd", -1, -2, -time.Second, -time.Second}}, `"odd";q=0`, `"odd";r=0;t=0`, "0 0 0",
+			[]quoter{q{"odd", -1, -2, -time.Second, -time.Second}}, `"odd";q=0`, `"odd";r=0;t=0`, "0 0 0",
 		},
 		"beyond integers of structured fields": {
-			[]httpgate.Quoter{q{"vast", math.MaxInt64, math.MaxInt64, time.Nanosecond, time.Second}},
+			[]quoter{q{"vast", math.MaxInt64, math.MaxInt64, time.Nanosecond, time.Second}},
 			`"vast";q=999999999999999;w=1`, `"vast";r=999999999999999;t=1`, "999999999999999 999999999999999 1",
 		},
+		"beyond integers of structured fields, no window": {
+			[]quoter{q{"vast", math.MaxInt64, math.MaxInt64, 0, never}},
+			`"vast";q=999999999999999`, `"vast";r=999999999999999`, "999999999999999 999999999999999 -",
+		},
 		"beyond strings of structured fields": {
-			[]httpgate.Quoter{q{"a\"b\\c\r\nSet-Cookie: x\u00e9", 1, 1, time.Second, 0}},
+			[]quoter{q{"a\"b\\c\r\nSet-Cookie: x\u00e9", 1, 1, time.Second, 0}},
 			`"a\"b\\c??Set-Cookie: x??";q=1;w=1`, `"a\"b\\c??Set-Cookie: x??";r=1;t=0`, "1 1 0",
 		},
 		"nothing to tell of one": {
-			[]httpgate.Quoter{q{"", 9, 9, time.Second, 0}, q{"b", 1, 1, time.Second, 0}}, `"b";q=1;w=1`, `"b";r=1;t=0`, "1 1 0",
+			[]quoter{q{"", 9, 9, time.Second, 0}, q{"b", 1, 1, time.Second, 0}}, `"b";q=1;w=1`, `"b";r=1;t=0`, "1 1 0",
 		},
-		"nothing to tell": {[]httpgate.Quoter{q{}, &limiter.Keyed{}}, "-", "-", "- - -"},
+		"nothing to tell": {[]quoter{q{}, &limiter.Keyed{}}, "-", "-", "- - -"},
 	} {
 		h, err := tell(nil, spillway.Request{}, c.quotas...)
 		require.NoError(t, err, name)
@@ -131,18 +145,18 @@ func TestRetryAfterIsNotEarlierThanAnyReset(t *testing.T) {
 	type q = quota
 	rej := &spillway.Rejection{Policy: "second", Reason: "rate exceeded", RetryAfter: 1500 * time.Millisecond, OverQuota: true}
 	for name, c := range map[string]struct {
-		quotas []httpgate.Quoter
+		quotas []quoter
 		cost   int
 		limit  string
 		want   time.Duration
 	}{
-		"as told":            {[]httpgate.Quoter{q{"a", 1, 0, time.Second, time.Second}}, 0, `"a";r=0;t=1`, rej.RetryAfter},
-		"same second":        {[]httpgate.Quoter{q{"a", 1, 0, time.Second, 2 * time.Second}}, 0, `"a";r=0;t=2`, 2 * time.Second},
-		"another holds back": {[]httpgate.Quoter{q{"a", 1, 0, time.Second, time.Second}, q{"day", 9, 0, time.Hour, time.Hour}}, 0, `"a";r=0;t=1, "day";r=0;t=3600`, time.Hour},
-		"another does not":   {[]httpgate.Quoter{q{"a", 1, 0, time.Second, time.Second}, q{"day", 9, 1, time.Hour, time.Hour}}, 0, `"a";r=0;t=1, "day";r=1`, rej.RetryAfter},
-		"not for that cost":  {[]httpgate.Quoter{q{"day", 9, 3, time.Hour, time.Hour}}, 4, `"day";r=3;t=3600`, time.Hour},
-		"for that cost":      {[]httpgate.Quoter{q{"day", 9, 4, time.Hour, time.Hour}}, 4, `"day";r=4`, rej.RetryAfter},
-		"never":              {[]httpgate.Quoter{q{"grant", 9, 0, 0, never}}, 0, `"grant";r=0`, rej.RetryAfter},
+		"as told":            {[]quoter{q{"a", 1, 0, time.Second, time.Second}}, 0, `"a";r=0;t=1`, rej.RetryAfter},
+		"same second":        {[]quoter{q{"a", 1, 0, time.Second, 2 * time.Second}}, 0, `"a";r=0;t=2`, 2 * time.Second},
+		"another holds back": {[]quoter{q{"a", 1, 0, time.Second, time.Second}, q{"day", 9, 0, time.Hour, time.Hour}}, 0, `"a";r=0;t=1, "day";r=0;t=3600`, time.Hour},
+		"another does not":   {[]quoter{q{"a", 1, 0, time.Second, time.Second}, q{"day", 9, 1, time.Hour, time.Hour}}, 0, `"a";r=0;t=1, "day";r=1`, rej.RetryAfter},
+		"not for that cost":  {[]quoter{q{"day", 9, 3, time.Hour, time.Hour}}, 4, `"day";r=3;t=3600`, time.Hour},
+		"for that cost":      {[]quoter{q{"day", 9, 4, time.Hour, time.Hour}}, 4, `"day";r=4`, rej.RetryAfter},
+		"never":              {[]quoter{q{"grant", 9, 0, 0, never}}, 0, `"grant";r=0`, rej.RetryAfter},
 	} {
 		h, err := tell(rej, spillway.Request{Cost: c.cost}, c.quotas...)
 		require.Equal(t, c.limit, field(h, "RateLimit"), name)
@@ -171,8 +185,8 @@ func TestRateLimitOfNestedGates(t *testing.T) {
 		x            string
 	}{{5, 3, "9 3 7"}, {3, 5, "8 3 4"}, {3, 3, "8 3 4"}} {
 		h := http.Header{}
-		out := &httpgate.RateLimit{Limits: []httpgate.Quoter{quota{"ip", 8, c.outer, time.Second, 4 * time.Second}}, Fields: bothFields}
-		in := &httpgate.RateLimit{Limits: []httpgate.Quoter{quota{"tenant", 9, c.inner, time.Second, 7 * time.Second}}, Fields: bothFields}
+		out := &httpgate.RateLimit{Limits: quotasOf(quota{"ip", 8, c.outer, time.Second, 4 * time.Second}), Draft: true, X: true}
+		in := &httpgate.RateLimit{Limits: quotasOf(quota{"tenant", 9, c.inner, time.Second, 7 * time.Second}), Draft: true, X: true}
 		for range 3 { // what is shared stays as it was
 			clear(h)
 			require.NoError(t, out.Set(h, epoch, spillway.Request{}, nil))
@@ -185,12 +199,12 @@ func TestRateLimitOfNestedGates(t *testing.T) {
 	h := http.Header{}
 	h.Set("X-Ratelimit-Remaining", "5")
 	h.Set("X-Ratelimit-Reset", "9")
-	l := &httpgate.RateLimit{Limits: []httpgate.Quoter{quota{"grant", 4, 4, 0, never}}, Fields: httpgate.XFields}
+	l := &httpgate.RateLimit{Limits: quotasOf(quota{"grant", 4, 4, 0, never}), X: true}
 	require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))
 	require.Equal(t, http.Header{"X-Ratelimit-Limit": {"4"}, "X-Ratelimit-Remaining": {"4"}}, h, "no Reset of another limit, no draft fields")
-	for _, fields := range []httpgate.RateLimitFields{0, httpgate.DraftFields} {
+	for _, draft := range []bool{false, true} {
 		h = http.Header{}
-		l = &httpgate.RateLimit{Limits: l.Limits, Fields: fields}
+		l = &httpgate.RateLimit{Limits: l.Limits, Draft: draft}
 		require.NoError(t, l.Set(h, epoch, spillway.Request{}, nil))
 		require.Equal(t, http.Header{"Ratelimit-Policy": {`"grant";q=4`}, "Ratelimit": {`"grant";r=4`}}, h, "no X fields")
 	}
@@ -244,7 +258,7 @@ func items(t *testing.T, value string) (r0, t0, r1 string) {
 // tenantHandler allows each tenant 3 requests per hour and 1000 per day.
 func tenantHandler(t *testing.T) http.Handler {
 	t.Helper()
-	var quotas []httpgate.Quoter
+	var quotas []quoter
 	var policies []spillway.Policy
 	for _, o := range []limiter.FixedWindow{
 		{Name: "hour", Limit: 3, Period: time.Hour}, {Name: "day", Limit: 1000, Period: 24 * time.Hour},
@@ -255,13 +269,13 @@ func tenantHandler(t *testing.T) http.Handler {
 	}
 	return middleware(t, &httpgate.Options{
 		Request:   func(r *http.Request) spillway.Request { return spillway.Request{Key: r.Proto} },
-		RateLimit: &httpgate.RateLimit{Limits: quotas, Fields: bothFields},
+		RateLimit: &httpgate.RateLimit{Limits: quotasOf(quotas...), Draft: true, X: true},
 	}, policies...).Handler(http.HandlerFunc(fine))
 }
 
 func TestRateLimitIsWrittenWhereTheGateWasAsked(t *testing.T) {
 	o := &httpgate.Options{
-		RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{quota{"a", 1, 1, time.Second, 0}}},
+		RateLimit: &httpgate.RateLimit{Limits: quotasOf(quota{"a", 1, 1, time.Second, 0})},
 		LongLived: func(r *http.Request) bool { return r.URL.Path == "/watch" },
 	}
 	m := middleware(t, o, admitter{})
@@ -291,7 +305,7 @@ func (panickyQuota) Quota(time.Time, spillway.Request) spillway.Quota {
 
 func TestPanickingQuotaGivesThePermitBack(t *testing.T) {
 	p := &gatetest.Recorder{}
-	h := middleware(t, &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{panickyQuota{}}}}, p).Handler(unreachable(t))
+	h := middleware(t, &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: quotasOf(panickyQuota{})}}, p).Handler(unreachable(t))
 	require.PanicsWithValue(t, "no figures", func() { serve(h, "/") })
 	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 	require.Zero(t, p.InFlight())
@@ -300,15 +314,14 @@ func TestPanickingQuotaGivesThePermitBack(t *testing.T) {
 func TestInvalidRateLimit(t *testing.T) {
 	a := quota{name: "a"}
 	for want, l := range map[string]*httpgate.RateLimit{
-		"httpgate: RateLimit: Limits: must be 1 to 8, got 0":                           {},
-		"httpgate: RateLimit: Limits: must be 1 to 8, got 9":                           {Limits: []httpgate.Quoter{a, a, a, a, a, a, a, a, a}},
-		"httpgate: RateLimit: Limits: must not be nil, got nil":                        {Limits: []httpgate.Quoter{a, nil}},
-		"httpgate: RateLimit: Fields: must be DraftFields, XFields or both, got 0b100": {Limits: []httpgate.Quoter{a}, Fields: 4},
+		"httpgate: RateLimit: Limits: must be 1 to 8, got 0":    {},
+		"httpgate: RateLimit: Limits: must be 1 to 8, got 9":    {Limits: quotasOf(a, a, a, a, a, a, a, a, a)},
+		"httpgate: RateLimit: Limits: must not be nil, got nil": {Limits: append(quotasOf(a), nil)},
 	} {
 		_, err := httpgate.New(spillway.New(), &httpgate.Options{RateLimit: l})
 		require.EqualError(t, err, want)
 	}
-	_, err := httpgate.New(spillway.New(), &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: []httpgate.Quoter{a, a, a, a, a, a, a, a}}})
+	_, err := httpgate.New(spillway.New(), &httpgate.Options{RateLimit: &httpgate.RateLimit{Limits: quotasOf(a, a, a, a, a, a, a, a)}})
 	require.NoError(t, err)
 	var l httpgate.RateLimit // of no use, and no harm
 	h := http.Header{}
@@ -316,7 +329,7 @@ func TestInvalidRateLimit(t *testing.T) {
 	require.Empty(t, h)
 }
 
-// A planned Quoter has another limit for every client, as a service has that sells plans.
+// A planned quoter has another limit for every client, as a service has that sells plans.
 type planned struct{}
 
 func (planned) Quota(_ time.Time, r spillway.Request) spillway.Quota {
@@ -327,7 +340,7 @@ func (planned) Quota(_ time.Time, r spillway.Request) spillway.Quota {
 }
 
 func TestRateLimitOfManyPlansAtOnce(t *testing.T) {
-	l := &httpgate.RateLimit{Limits: []httpgate.Quoter{planned{}}, Fields: bothFields}
+	l := &httpgate.RateLimit{Limits: quotasOf(planned{}), Draft: true, X: true}
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {

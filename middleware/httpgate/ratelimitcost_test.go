@@ -16,7 +16,7 @@ import (
 )
 
 // perTenant returns n limits per key with room for all that a test can send, or for nothing.
-func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []httpgate.Quoter) {
+func perTenant(t testing.TB, n int, room bool) (policies []spillway.Policy, quotas []quoter) {
 	t.Helper()
 	for i := range n {
 		o := limiter.Bucket{Name: "tenant " + strconv.Itoa(i), Rate: limiter.Per(1, time.Hour), Burst: 1}
@@ -41,9 +41,9 @@ func tenants(t testing.TB, room bool) (all []namedHandler) {
 			limits *httpgate.RateLimit
 		}{
 			{"plain", nil},
-			{"draft", &httpgate.RateLimit{Limits: quotas}},
-			{"X", &httpgate.RateLimit{Limits: quotas, Fields: httpgate.XFields}},
-			{"both", &httpgate.RateLimit{Limits: quotas, Fields: bothFields}},
+			{"draft", &httpgate.RateLimit{Limits: quotasOf(quotas...)}},
+			{"X", &httpgate.RateLimit{Limits: quotasOf(quotas...), X: true}},
+			{"both", &httpgate.RateLimit{Limits: quotasOf(quotas...), Draft: true, X: true}},
 		} {
 			h := httpgate.Handler(spillway.New(policies...), &httpgate.Options{Request: key, RateLimit: c.limits})
 			all = append(all, namedHandler{strconv.Itoa(n) + "/" + c.name, h(http.HandlerFunc(typed))})

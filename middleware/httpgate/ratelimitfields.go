@@ -68,7 +68,7 @@ func scaled(q, w int64, window time.Duration) int64 {
 	return int64(min(n, maxInteger))
 }
 
-// policySlots is the number of cached policy texts. More than one is needed if a Quoter has different limits for
+// policySlots is the number of cached policy texts. More than one is needed if a limit has different limits for
 // different clients.
 const policySlots = 16
 
@@ -157,11 +157,11 @@ func (l *RateLimit) write(h http.Header, figs []figures, refused bool) {
 			p.kept.Store(&kept{append([]figures(nil), figs...), values})
 		}
 	}
-	if l.Fields&DraftFields != 0 || l.Fields == 0 {
+	if l.Draft || !l.X {
 		add(h, fieldPolicy, p.line)
 		add(h, fieldLimit, values[:1:1])
 	}
-	if l.Fields&XFields != 0 {
+	if l.X {
 		setX(h, figs[least].remaining, p.quotas[least], values[1:2:2], values[2:])
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// ProblemType is the media type of the document that [WriteRefusal] writes and [Problem] returns.
-const ProblemType = "application/problem+json"
+// problemType is the media type of the document that [WriteRefusal] writes and [Problem] returns.
+const problemType = "application/problem+json"
 
 // The problem documents, after RFC 9457, with the types of the RateLimit header fields draft of the IETF. They reveal
 // nothing about the policies inside.
@@ -28,7 +28,7 @@ const closeAbove = 256 << 10
 
 // Header values shared by all refusals. Their capacity is their length, so that a later Add by other code copies them.
 var (
-	headerProblemType = []string{ProblemType}
+	headerProblemType = []string{problemType}
 	headerNoStore     = []string{"no-store"}
 	headerClose       = []string{"close"}
 )
@@ -122,7 +122,7 @@ func Problem(err error, set func(name, value string)) (status int, body string) 
 	if rej == nil {
 		rej = errUnknown
 	}
-	set("Content-Type", ProblemType)
+	set("Content-Type", problemType)
 	set("Cache-Control", headerNoStore[0])
 	set("Retry-After", retryAfterHeader(rej.RetryAfter)[0])
 	return problem(rej)

@@ -33,7 +33,7 @@ func TestTransportHandsTheServersWishToThePolicies(t *testing.T) {
 			_, _ = io.WriteString(w, "busy")
 		}))
 		policy := &gatetest.Recorder{}
-		client := &http.Client{Transport: httpgate.Transport(spillway.New(policy), nil, nil)}
+		client := &http.Client{Transport: spillway.Must(httpgate.NewTransport(spillway.New(policy), nil, nil))}
 		res, err := client.Get(server.URL)
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, res.Body)

@@ -11,15 +11,8 @@ import (
 	"github.com/spillway-go/spillway/internal/deadline"
 )
 
-// Transport returns a RoundTripper that sends a request through base if gate admits it. If base is nil, it is
-// [http.DefaultTransport]; if o is nil, it has the defaults.
-//
-// Transport panics if gate is nil or if a field of o is invalid; [NewTransport] returns the error instead.
-func Transport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) http.RoundTripper {
-	return spillway.Must(NewTransport(gate, base, o))
-}
-
-// A RoundTripper gates the requests of a client. It is made by [NewTransport], and safe for concurrent use.
+// A Transport is an [http.RoundTripper] that gates the requests of a client. It is made by [NewTransport], and safe for
+// concurrent use.
 //
 // Each attempt is a separate request: redirects and retries of the client pass the gate again. A request that the gate
 // refuses is not sent; its body is closed, and the error is the *[spillway.Rejection], which the net/http client wraps
@@ -32,7 +25,7 @@ func Transport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions)
 //
 // A call ends with the header in three cases: if the response has no body, if it is a text/event-stream, whose end is
 // unknown, and if the body can be written to, as after a 101. Such a body is passed on unchanged.
-type RoundTripper struct {
+type Transport struct {
 	gate   *spillway.Gate
 	base   http.RoundTripper
 	o      TransportOptions // no field is nil, except Route and Budget
@@ -40,9 +33,9 @@ type RoundTripper struct {
 	leaked atomic.Int64
 }
 
-// NewTransport returns a RoundTripper in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it
+// NewTransport returns a Transport in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it
 // has the defaults. The error names the invalid argument: a nil gate, or a field of o and its value.
-func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) (*RoundTripper, error) {
+func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptions) (*Transport, error) {
 	if gate == nil {
 		return nil, errors.New("httpgate: gate: must be a Gate, got nil")
 	}
@@ -57,10 +50,10 @@ func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptio
 	if err != nil {
 		return nil, err
 	}
-	return &RoundTripper{gate: gate, base: base, o: opts, chance: chance}, nil
+	return &Transport{gate: gate, base: base, o: opts, chance: chance}, nil
 }
 
-// TransportOptions configure a [RoundTripper]. The zero TransportOptions consists entirely of defaults. Its functions
+// TransportOptions configure a [Transport]. The zero TransportOptions consists entirely of defaults. Its functions
 // may be called concurrently, and must not modify their arguments.
 type TransportOptions struct {
 	// Request describes a request to the policies. If Request is nil, the key is [HostKey], and the rest is zero.
@@ -114,18 +107,11 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 	return out, nil
 }
 
-// TransportStats is a snapshot of the counts of a [RoundTripper] that its [spillway.Gate] does not have.
-type TransportStats struct {
-	// Leaked counts the responses that were never closed. Each held its connection and its place in flight until the
-	// garbage collector found it, so it should be 0.
-	Leaked int64
-}
-
 // Stats returns a snapshot of the counts. It may be called at any time.
-func (t *RoundTripper) Stats() TransportStats { return TransportStats{Leaked: t.leaked.Load()} }
+func (t *Transport) Stats() Stats { return Stats{Leaked: t.leaked.Load()} }
 
 // CloseIdleConnections closes the idle connections of the base RoundTripper, if it has a method for that.
-func (t *RoundTripper) CloseIdleConnections() {
+func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -133,7 +119,7 @@ func (t *RoundTripper) CloseIdleConnections() {
 
 // RoundTrip sends r through the base RoundTripper if the gate admits it. A request without a host cannot be sent, so it
 // is not gated: base returns the error.
-func (t *RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL == nil || r.URL.Host == "" {
 		return t.base.RoundTrip(r) //nolint:wrapcheck // a RoundTripper adds nothing to an error
 	}

@@ -57,7 +57,7 @@ func outgoing(ctx context.Context, body io.Reader) *http.Request {
 }
 
 // transport returns a RoundTripper behind policies.
-func transport(t *testing.T, base http.RoundTripper, o *httpgate.TransportOptions, policies ...spillway.Policy) *httpgate.RoundTripper {
+func transport(t *testing.T, base http.RoundTripper, o *httpgate.TransportOptions, policies ...spillway.Policy) *httpgate.Transport {
 	t.Helper()
 	rt, err := httpgate.NewTransport(spillway.New(policies...), base, o)
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestInvalidTransportOptionsAreNamed(t *testing.T) {
 	require.EqualError(t, err, "httpgate: gate: must be a Gate, got nil")
 	_, err = httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{MinBudget: -time.Second})
 	require.EqualError(t, err, "httpgate: MinBudget: must be at least 0, got -1s")
-	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { httpgate.Transport(nil, nil, nil) })
+	require.PanicsWithError(t, "httpgate: gate: must be a Gate, got nil", func() { spillway.Must(httpgate.NewTransport(nil, nil, nil)) })
 }
 
 func TestRefusedCallIsNotSentAndItsBodyIsClosed(t *testing.T) {

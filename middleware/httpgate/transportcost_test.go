@@ -38,9 +38,9 @@ func calls(ctx context.Context) (r *http.Request, calls []namedTripper) {
 	gate := spillway.New(admitter{})
 	return r, []namedTripper{
 		{"bare", base},
-		{"admitted", httpgate.Transport(gate, base, nil)},
-		{"admitted to the header", httpgate.Transport(gate, base, &httpgate.TransportOptions{AtHeader: true})},
-		{"refused", httpgate.Transport(shut(), base, nil)},
+		{"admitted", spillway.Must(httpgate.NewTransport(gate, base, nil))},
+		{"admitted to the header", spillway.Must(httpgate.NewTransport(gate, base, &httpgate.TransportOptions{AtHeader: true}))},
+		{"refused", spillway.Must(httpgate.NewTransport(shut(), base, nil))},
 	}
 }
 

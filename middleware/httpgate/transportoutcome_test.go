@@ -107,6 +107,31 @@ func TestOtherErrorsOfAHurriedCallCount(t *testing.T) {
 	require.Equal(t, []spillway.Outcome{spillway.Failure}, p.Outcomes())
 }
 
+// A server that lets a fair deadline pass has failed once it has the body, and not while it waits for the body.
+func TestDeadlineCountsOnceTheServerHasTheBody(t *testing.T) {
+	for _, c := range []struct {
+		stall time.Duration
+		want  spillway.Outcome
+	}{{0, spillway.Failure}, {time.Minute, spillway.Ignored}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &gatetest.Recorder{}
+			hangs := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				go func() { _, _ = io.Copy(io.Discard, r.Body) }()
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 200*ms)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, origin, io.NopCloser(slowReader{c.stall}))
+			require.NoError(t, err)
+			_, err = transport(t, hangs, nil, p).RoundTrip(r)
+			require.Error(t, err)
+			require.Equal(t, []spillway.Outcome{c.want}, p.Outcomes(), "%v", c.stall)
+			time.Sleep(2 * time.Minute) // until the body ends
+		})
+	}
+}
+
 // lateContext has a deadline that has passed, but has not ended yet: its timer is late.
 type lateContext struct{ context.Context }
 

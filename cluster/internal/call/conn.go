@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 // DefaultTimeout is the longest time of a call of Redis: hundreds of round trips within a data centre, and still less
@@ -115,12 +116,12 @@ func (c *Conn) Run(ctx context.Context, s *Script, keys []string, args ...any) (
 func Integers(reply any) ([]int64, error) {
 	items, ok := reply.([]any)
 	if !ok {
-		return nil, &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want an array, got %T", reply)}
+		return nil, &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want an array, got %T", reply)}
 	}
 	ints := make([]int64, len(items))
 	for i, item := range items {
 		if ints[i], ok = item.(int64); !ok {
-			return nil, &cluster.RedisError{Reason: cluster.ReasonScript, Err: fmt.Errorf("want integers, got %T", item)}
+			return nil, &cluster.RedisError{Reason: reason.Script, Err: fmt.Errorf("want integers, got %T", item)}
 		}
 	}
 	return ints, nil
@@ -148,7 +149,7 @@ func (c *Conn) admitted(ctx context.Context, fn func(began time.Time) (spillway.
 	r := spillway.Request{Arrived: time.Now()}
 	ticket, err := c.Breaker.Admit(ctx, r)
 	if err != nil {
-		return &cluster.RedisError{Reason: cluster.ReasonBreaker, Err: err}
+		return &cluster.RedisError{Reason: reason.Breaker, Err: err}
 	}
 	// A panic in a hook of the client must not leave a probe of the breaker in flight.
 	outcome := spillway.Failure

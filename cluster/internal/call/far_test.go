@@ -200,7 +200,7 @@ func TestFloodOfCallersLeavesTheBreakerClosed(t *testing.T) {
 					switch {
 					case err == nil:
 						answered.Add(1)
-					case errors.As(err, &lost) && lost.Reason == cluster.ReasonBusy:
+					case errors.As(err, &lost) && lost.Reason == "no free connection":
 						busy.Add(1)
 					default:
 						other.Add(1)
@@ -212,7 +212,7 @@ func TestFloodOfCallersLeavesTheBreakerClosed(t *testing.T) {
 			require.Positive(t, answered.Load())
 			require.Greater(t, busy.Load(), int64(150))
 			require.Zero(t, c.Breaker.Stats().Refused)
-			require.Equal(t, breaker.Closed, c.Breaker.State())
+			require.Equal(t, breaker.Closed, c.Breaker.Stats().State)
 			_, err = c.Run(t.Context(), incr(), []string{"n"}, 1)
 			require.NoError(t, err)
 		})

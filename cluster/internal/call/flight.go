@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 // MaxFlights is the greatest number of calls of one Conn in flight at the same time. Other callers wait without a
@@ -123,7 +124,7 @@ func (f *flight) land() {
 // for longer and longer. The client finds such connections by itself, but not with TLS, nor on Windows. So there uses
 // them up until one answers.
 func (f *flight) there(ctx context.Context) bool {
-	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != cluster.ReasonConn {
+	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != reason.Conn {
 		return false // it was not sent, or its connection has not ended
 	}
 	for range f.conn.Client.PoolStats().IdleConns + 1 {
@@ -131,7 +132,7 @@ func (f *flight) there(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
-		if reasonOf(err) != cluster.ReasonConn {
+		if reasonOf(err) != reason.Conn {
 			break
 		}
 	}
@@ -227,15 +228,15 @@ func (f *flight) judge(ctx context.Context) (spillway.Outcome, error) {
 
 // verdict judges one error of the client.
 func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, error) {
-	c, reason := f.conn, reasonOf(err)
-	if reason == cluster.ReasonType || isFull(err) {
-		return spillway.Success, &cluster.RedisError{Reason: reason, Err: err} // it concerns one key only
+	c, why := f.conn, reasonOf(err)
+	if why == reason.Type || isFull(err) {
+		return spillway.Success, &cluster.RedisError{Reason: why, Err: err} // it concerns one key only
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return spillway.Ignored, ctx.Err()
 	}
-	slow := reason == cluster.ReasonTimeout || reason == cluster.ReasonBusy
-	blame := !slow || reason == cluster.ReasonTimeout && f.fair()
+	slow := why == reason.Timeout || why == reason.Busy
+	blame := !slow || why == reason.Timeout && f.fair()
 	if deadline, ok := ctx.Deadline(); ok && slow && !deadline.After(f.began.Add(c.Timeout)) {
 		// The caller had less time than a call may take. If that was most of the time, Redis is to blame all the same.
 		outcome := spillway.Ignored
@@ -244,16 +245,16 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 		}
 		return outcome, context.DeadlineExceeded
 	}
-	if reason == cluster.ReasonConn && f.stale {
-		return spillway.Ignored, &cluster.RedisError{Reason: reason, Err: err}
+	if why == reason.Conn && f.stale {
+		return spillway.Ignored, &cluster.RedisError{Reason: why, Err: err}
 	}
 	if blame {
-		return spillway.Failure, &cluster.RedisError{Reason: reason, Err: err}
+		return spillway.Failure, &cluster.RedisError{Reason: why, Err: err}
 	}
 	if f.sent.Load() <= 0 && f.crowded() {
-		reason = cluster.ReasonBusy
+		why = reason.Busy
 	}
-	return spillway.Ignored, &cluster.RedisError{Reason: reason, Err: err}
+	return spillway.Ignored, &cluster.RedisError{Reason: why, Err: err}
 }
 
 // fair reports whether Redis is to blame for a call that took too long. A call that was sent counts if Redis had most

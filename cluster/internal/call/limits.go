@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/limiter"
 )
 
 // ErrZero is the answer of the zero values of package cluster, which no constructor returned.
-var ErrZero = &spillway.Rejection{Policy: "cluster", Reason: limiter.ReasonZero}
+var ErrZero = &spillway.Rejection{Policy: "cluster", Reason: rejections.NotMade}
 
 // CostError returns the error of package limiter for a call that can never pass. A limit of that package with the same
 // name and size makes it, so that it wraps the same error.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
 // reasonOf classes an error of the client.
@@ -17,22 +17,22 @@ func reasonOf(err error) string {
 	var network net.Error
 	switch {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errQueued):
-		return cluster.ReasonBusy
+		return reason.Busy
 	case errors.As(err, &fromServer):
 		text := err.Error()
 		switch {
 		case strings.Contains(text, "WRONGTYPE"): // Redis 6 adds a prefix
-			return cluster.ReasonType
+			return reason.Type
 		case isFull(err):
-			return cluster.ReasonRefused
+			return reason.Refused
 		case strings.HasPrefix(text, "ERR") && !strings.Contains(text, "max number of clients"):
-			return cluster.ReasonScript
+			return reason.Script
 		}
-		return cluster.ReasonRefused
+		return reason.Refused
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return cluster.ReasonTimeout
+		return reason.Timeout
 	}
-	return cluster.ReasonConn
+	return reason.Conn
 }
 
 // isFull reports whether Redis has no memory for new keys. Redis answers at once then, and continues with existing

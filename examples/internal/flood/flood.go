@@ -25,7 +25,6 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/limiter"
-	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
 const (
@@ -76,7 +75,7 @@ func Handler(newHandler func(api, admin *spillway.Gate) http.Handler) func(*test
 // Problem checks the default answer of httpgate to a request that was refused for lack of room.
 func Problem(t *testing.T, a Answer) {
 	require.Equal(t, http.StatusServiceUnavailable, a.Status)
-	require.Equal(t, httpgate.ProblemType, a.Header.Get("Content-Type"))
+	require.Equal(t, "application/problem+json", a.Header.Get("Content-Type"))
 	require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
 	var problem struct {
 		Type   string

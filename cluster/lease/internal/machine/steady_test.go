@@ -307,7 +307,7 @@ func TestOutage(t *testing.T) {
 }
 
 // When Hold's grace is over, it is Share.
-func TestHoldEndsInShare(t *testing.T) {
+func TestHoldEndsInDivide(t *testing.T) {
 	c := proto()
 	c.Grace = time.Second
 	f := newFleet(c, 1000, 40000)

@@ -1,0 +1,22 @@
+// Package console shows live what a gate does: a page that the service itself serves.
+//
+//	page := console.New(map[string]stats.Source{"api": gate}, nil)
+//	defer page.Close()
+//	mux.Handle("/debug/spillway/", page)
+//
+// The page begins with a sentence, such as "Refusing 38 % for 12 s because goroutines wait 41 ms for a CPU; limit 24, 24
+// inside; sheddable all, normal 31 %, critical none." Charts follow: the requests, the requests in flight against their limit,
+// the CPU, the refusals by reason and by priority. A table lists each policy with its state. The last 50 changes are marks on
+// all charts.
+//
+// A [Page] keeps the last ten minutes, so the charts begin before the page was opened. It takes one sample a second in a
+// goroutine of its own, which [Page.Close] ends. Browsers ask for new samples once a second. A server that was restarted or does
+// not answer is announced on the page.
+//
+// # Safety
+//
+// The page changes nothing. By default only programs on the same machine can read it: the address of the peer and the Host of the
+// request must be of the loopback, and no proxy may have forwarded the request. Use a tunnel, such as ssh -L, or set
+// [Options.Allow]. Mount the page outside the gate, best on a port of its own: a page that is shed in an overload is of no
+// use. Keys of clients are not shown unless [Options.Keys] is set.
+package console

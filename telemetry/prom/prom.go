@@ -1,0 +1,190 @@
+// Package prom exports the metrics of Spillway to Prometheus.
+//
+//	sources := map[string]stats.Source{"api": gate} // a gate, with the policies that it asks
+//	prometheus.MustRegister(prom.New(sources))
+//	http.Handle("/metrics", promhttp.Handler())
+//
+// Each metric of the feed keeps its name, with underscores for dots, the unit as a suffix, and _total for counters, as
+// OpenTelemetry translates names: "spillway.shedder.queue_delay" becomes "spillway_shedder_queue_delay_seconds". It has
+// the label name, which is the name of its source in the map, and mostly the label policy, which is the name of the
+// policy. No label comes from clients.
+//
+// A histogram has classic buckets, at powers of two of a second, and is a native histogram as well for servers that
+// scrape them.
+package prom
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-go/spillway/stats"
+)
+
+// New returns a Collector of the metrics of all sources, which have the label name with their name in the map. An object
+// that several sources share appears once; see [stats.Each]. The map is copied. The Collector describes nothing in
+// advance, since series come and go, so register it once per program: a second one with the same names fails at scrapes.
+// A scrape takes one snapshot of each object, and requests do not wait for it.
+func New(sources map[string]stats.Source) prometheus.Collector {
+	return &collector{sources: maps.Clone(sources), series: map[string]*series{}}
+}
+
+type collector struct {
+	sources map[string]stats.Source
+
+	mu     sync.Mutex
+	round  uint64
+	series map[string]*series // by source, name and labels; those of the last rounds
+}
+
+// A series is what all samples of one series have in common.
+type series struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	kind   stats.Kind
+	round  uint64 // of the last sample
+}
+
+// A sample is one value of a series.
+type sample struct {
+	*series
+
+	value        float64
+	distribution *stats.Distribution
+}
+
+// Describe sends nothing: the Collector is unchecked.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends a sample of each series.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.round++
+	var key []byte
+	sent := 0
+	for source, m := range stats.Each(c.sources) {
+		key = append(append(append(key[:0], source...), 0), m.Name...)
+		for _, l := range m.Labels {
+			key = append(append(append(append(key, 0), l.Name...), 0), l.Value...)
+		}
+		s := c.series[string(key)]
+		if s == nil {
+			s = newSeries(source, &m)
+			c.series[string(key)] = s
+		}
+		if s.round == c.round { // a second sample of a series would fail the whole scrape
+			continue
+		}
+		s.round = c.round
+		out <- &sample{series: s, value: m.Value, distribution: m.Distribution}
+		sent++
+	}
+	if len(c.series) > 2*sent {
+		maps.DeleteFunc(c.series, func(_ string, s *series) bool { return s.round != c.round })
+	}
+}
+
+func newSeries(source string, m *stats.Metric) *series {
+	labels := prometheus.Labels{}
+	for _, l := range m.Labels {
+		labels[labelName(l.Name)] = strings.ToValidUTF8(l.Value, "�")
+	}
+	labels["name"] = strings.ToValidUTF8(source, "�")
+	s := &series{kind: m.Kind, desc: prometheus.NewDesc(metricName(m), m.Help, nil, labels)}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		s.labels = append(s.labels, &dto.LabelPair{Name: proto.String(name), Value: proto.String(labels[name])})
+	}
+	return s
+}
+
+// metricName returns the name of m in Prometheus.
+func metricName(m *stats.Metric) string {
+	name := underscored(m.Name)
+	suffix := ""
+	switch {
+	case m.Unit == "s":
+		suffix = "_seconds"
+	case m.Unit == "By":
+		suffix = "_bytes"
+	case m.Unit == "1" && m.Kind == stats.KindGauge:
+		suffix = "_ratio"
+	case strings.HasSuffix(m.Unit, "/s"):
+		suffix = "_per_second"
+	}
+	name = strings.TrimSuffix(name, suffix) + suffix
+	if m.Kind == stats.KindCounter {
+		name = strings.TrimSuffix(name, "_total") + "_total"
+	}
+	return name
+}
+
+// labelName returns a label of a user's own source as a valid name that is not "name".
+func labelName(name string) string {
+	if name = underscored(name); name == "name" || name == "" {
+		return "label_" + name
+	}
+	return name
+}
+
+func underscored(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// Desc returns the description of the series.
+func (s *sample) Desc() *prometheus.Desc { return s.desc }
+
+// Write fills in out.
+func (s *sample) Write(out *dto.Metric) error {
+	out.Label = s.labels
+	switch {
+	case s.kind == stats.KindCounter:
+		out.Counter = &dto.Counter{Value: &s.value}
+	case s.distribution != nil:
+		out.Histogram = histogram(s.distribution)
+	default:
+		out.Gauge = &dto.Gauge{Value: &s.value}
+	}
+	return nil
+}
+
+// The bounds of the first and last classic bucket, as powers of two of a second: 2 ms and 16 s.
+const (
+	firstBound = -9
+	lastBound  = 4
+)
+
+// histogram returns d with classic and native buckets.
+func histogram(d *stats.Distribution) *dto.Histogram {
+	h := &dto.Histogram{
+		SampleCount: proto.Uint64(d.Count), SampleSum: proto.Float64(d.Sum),
+		Schema: proto.Int32(int32(d.Scale)), ZeroThreshold: proto.Float64(prometheus.DefNativeHistogramZeroThreshold),
+		ZeroCount: proto.Uint64(d.Zero),
+		// A span marks a native histogram even if it has no buckets.
+		PositiveSpan: []*dto.BucketSpan{{Offset: proto.Int32(int32(d.First)), Length: proto.Uint32(uint32(len(d.Counts)))}},
+	}
+	last := int64(0)
+	for _, n := range d.Counts {
+		h.PositiveDelta = append(h.PositiveDelta, int64(n)-last)
+		last = int64(n)
+	}
+	below, next := d.Zero, 0
+	for bound := firstBound; bound <= lastBound; bound++ {
+		for ; next < len(d.Counts) && d.First+next <= bound<<d.Scale; next++ {
+			below += d.Counts[next]
+		}
+		h.Bucket = append(h.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(below), UpperBound: proto.Float64(math.Exp2(float64(bound)))})
+	}
+	return h
+}
