@@ -29,7 +29,7 @@ var notInFeed = []string{"cluster/lease.KeyStats"}
 
 // A table of the feed has rows for every field of its Stats struct.
 func TestEveryStatsFieldIsInTheFeed(t *testing.T) {
-	fields, rows, names := map[string][]string{}, map[string][]string{}, map[string]bool{}
+	fields, rows, names := map[string][]string{}, map[string][]string{}, map[string]string{}
 	embeds := map[string][]string{}
 	for _, file := range goFiles(t) {
 		if strings.HasSuffix(file, "_test.go") {
@@ -37,6 +37,7 @@ func TestEveryStatsFieldIsInTheFeed(t *testing.T) {
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
+		texts := constants(f)
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.TypeSpec:
@@ -52,7 +53,7 @@ func TestEveryStatsFieldIsInTheFeed(t *testing.T) {
 						name = strings.ToUpper(name[:1]) + name[1:]
 					}
 					of := path.Dir(file) + "." + name + "Stats"
-					rows[of] = rowsOf(t, n, names)
+					rows[of] = rowsOf(t, n, texts, names)
 				}
 			}
 			return true
@@ -77,8 +78,29 @@ func TestEveryStatsFieldIsInTheFeed(t *testing.T) {
 			require.Contains(t, want, field, "%s", of)
 		}
 	}
-	golden(t, "testdata/metrics.txt", strings.Join(slices.Sorted(maps.Keys(names)), "\n")+"\n",
-		"renaming a metric breaks the boards and alerts of users; run with -update if it is meant")
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		lines = append(lines, name+"\t"+names[name]+"\n")
+	}
+	const why = "renaming a metric breaks the boards and alerts of users; run with -update if it is meant"
+	golden(t, "testdata/metrics.txt", strings.Join(lines, ""), why)
+	if _, err := os.Stat("telemetry/otel"); err == nil {
+		golden(t, "telemetry/otel/metrics.txt", strings.Join(lines, ""), "it is a copy of testdata/metrics.txt")
+	}
+}
+
+// constants returns the texts of the constants of a file by name.
+func constants(f *ast.File) map[string]string {
+	texts := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+			if lit, ok := v.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				texts[v.Names[0].Name], _ = strconv.Unquote(lit.Value)
+			}
+		}
+		return true
+	})
+	return texts
 }
 
 func golden(t *testing.T, file, got, why string) {
@@ -113,18 +135,38 @@ func fieldsOf(folder string, s *ast.StructType) (fields, embeds []string) {
 	return fields, embeds
 }
 
-// rowsOf returns the fields that a table has rows for, and adds the names of its metrics.
-func rowsOf(t *testing.T, table *ast.ValueSpec, names map[string]bool) (fields []string) {
+// rowsOf returns the fields that a table has rows for, and adds the kinds, units and descriptions of its metrics by name.
+func rowsOf(t *testing.T, table *ast.ValueSpec, texts, names map[string]string) (fields []string) {
 	for _, e := range table.Values[0].(*ast.CompositeLit).Elts {
 		call := e.(*ast.CallExpr)
 		text := func(i int) string {
+			if id, ok := call.Args[i].(*ast.Ident); ok {
+				require.Contains(t, texts, id.Name)
+				return texts[id.Name]
+			}
 			s, err := strconv.Unquote(call.Args[i].(*ast.BasicLit).Value)
 			require.NoError(t, err)
 			return s
 		}
 		fields = append(fields, text(0))
 		require.Regexp(t, `^spillway(\.[a-z]+(_[a-z]+)*)+$`, text(1))
-		names[text(1)] = true
+		var is string
+		switch shape := call.Fun.(*ast.SelectorExpr).Sel.Name; shape {
+		case "Count", "By", "ByKey":
+			is = "counter\t" + text(2) + "\t" + text(3)
+		case "ByReason":
+			is = "counter\t{request}\t" + text(2)
+		case "Gauge":
+			is = "gauge\t" + text(2) + "\t" + text(3)
+		case "Histogram":
+			is = "histogram\ts\t" + text(2)
+		default:
+			is = "gauge\t\t" + text(2)
+		}
+		if before, ok := names[text(1)]; ok {
+			require.Equal(t, before, is, "%s has one kind, unit and description", text(1))
+		}
+		names[text(1)] = is
 	}
 	return fields
 }

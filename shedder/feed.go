@@ -39,9 +39,9 @@ var statsRows = []feed.Row{
 	feed.Count("Admitted", "spillway.shedder.requests", "{request}", requests, stats.Label{Name: "result", Value: "admitted"}),
 	feed.Count("Refused", "spillway.shedder.requests", "{request}", requests, stats.Label{Name: "result", Value: "refused"}),
 	feed.ByReason("ByReason", "spillway.shedder.refusals", "Requests refused, by reason."),
-	feed.Count("AdmittedSheddable", "spillway.shedder.priority_admissions", "{request}", admissions, stats.Label{Name: "priority", Value: "sheddable"}),
-	feed.Count("AdmittedNormal", "spillway.shedder.priority_admissions", "{request}", admissions, stats.Label{Name: "priority", Value: "normal"}),
-	feed.Count("AdmittedCritical", "spillway.shedder.priority_admissions", "{request}", admissions, stats.Label{Name: "priority", Value: "critical"}),
+	feed.Count("AdmittedSheddable", "spillway.shedder.priority_admissions", "{request}", admitted, stats.Label{Name: "priority", Value: "sheddable"}),
+	feed.Count("AdmittedNormal", "spillway.shedder.priority_admissions", "{request}", admitted, stats.Label{Name: "priority", Value: "normal"}),
+	feed.Count("AdmittedCritical", "spillway.shedder.priority_admissions", "{request}", admitted, stats.Label{Name: "priority", Value: "critical"}),
 	feed.Count("RefusedSheddable", "spillway.shedder.priority_refusals", "{request}", byPriority, stats.Label{Name: "priority", Value: "sheddable"}),
 	feed.Count("RefusedNormal", "spillway.shedder.priority_refusals", "{request}", byPriority, stats.Label{Name: "priority", Value: "normal"}),
 	feed.Count("RefusedCritical", "spillway.shedder.priority_refusals", "{request}", byPriority, stats.Label{Name: "priority", Value: "critical"}),
@@ -50,7 +50,7 @@ var statsRows = []feed.Row{
 const (
 	sensorUp   = "1 if the sensor can be read."
 	requests   = "Requests by what the shedder decided. Requests that a later policy refused do not count."
-	admissions = "Requests admitted, by priority: below Normal, Normal, above Normal."
+	admitted   = "Requests admitted, by priority: below Normal, Normal, above Normal."
 	byPriority = "Requests refused, by priority: below Normal, Normal, above Normal."
 )
 

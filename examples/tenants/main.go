@@ -1,7 +1,7 @@
 // Command tenants shows how a limit per tenant protects the others when one tenant floods the service.
 //
 //	go run ./examples/tenants
-//	go run ./examples/tenants -seconds 10 -limit 200 -json figures.json
+//	go run ./examples/tenants -seconds 10 -limit 200 -json figures.json -report report.html
 //
 // A real server on the loopback allows each tenant the same number of requests per second, and reports the rest in the
 // header of every answer. One tenant sends 20 times its limit and ignores the answers. The others send 80 % of theirs.
@@ -57,6 +57,7 @@ func run(args []string, out io.Writer) error {
 	flags.IntVar(&s.limit, "limit", 100, "requests per second that each tenant may do")
 	flags.IntVar(&s.others, "others", 4, "tenants beside the flood")
 	file := flags.String("json", "", "`FILE` to write the figures to")
+	html := flags.String("report", "", "`FILE` to write a page with the figures to")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -70,6 +71,11 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	show(out, s, results, took)
+	if *html != "" {
+		if err := s.page(tell(s, results, took)).Save(*html); err != nil {
+			return err
+		}
+	}
 	if *file == "" {
 		return nil
 	}

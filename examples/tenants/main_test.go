@@ -36,10 +36,14 @@ func TestOthersKeepTheirRate(t *testing.T) {
 }
 
 func TestRunWritesTheFigures(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "figures.json")
+	file, page := filepath.Join(t.TempDir(), "figures.json"), filepath.Join(t.TempDir(), "report.html")
 	var out strings.Builder
-	if err := run([]string{"-seconds", "0.2", "-limit", "20", "-others", "1", "-json", file}, &out); err != nil {
+	if err := run([]string{"-seconds", "0.2", "-limit", "20", "-others", "1", "-json", file, "-report", page}, &out); err != nil {
 		t.Fatal(err)
+	}
+	html, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(html), "flood") || !strings.Contains(string(html), "calm 1") {
+		t.Fatalf("%v: %s", err, html)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -19,7 +19,7 @@ const transportEnv = "SPILLWAY_OVERLOAD_TEST_TRANSPORT"
 func testConfig() Config {
 	if os.Getenv(transportEnv) == "" {
 		// The work takes longer than a second of the load, so that it must be patient. The server is a process of its own.
-		return Config{Works: []Work{{
+		return Config{Guards: []Guard{{Name: "shed", Wrap: shed}}, Works: []Work{{
 			Name: "patient", Capacity: 100, SLO: 20 * time.Second, Deadline: 21 * time.Second,
 			New: each(func(*Burner) { time.Sleep(1200 * time.Millisecond) }),
 		}}}
