@@ -38,6 +38,7 @@ var floors = map[string]int{
 	"internal/inflight":   1,
 	"internal/waited":     1,
 	"internal/feed":       1,
+	"internal/orca":       1,
 	"internal/tally":      1,
 	"stats":               1,
 	".":                   2,
@@ -65,6 +66,7 @@ var sideways = map[string][]string{
 	"internal/tally":      {"stats"},                    // it counts by its counters
 	"internal/waited":     {"stats"},                    // it records a stats.Distribution
 	"internal/feed":       {"stats"},                    // it builds metrics
+	"internal/orca":       {"stats"},                    // it reads metrics
 	"internal/rejections": {"."},                        // it builds refusals
 	"cluster":             {"breaker", "limiter"},       // it is a client of Redis itself
 	"bench":               {"sim", "internal/overload"}, // as examples
@@ -317,8 +319,8 @@ var mostNames = map[string]int{
 	"cluster/lock":        24,
 	"console":             5,
 	"limiter":             75,
-	"middleware/grpcgate": 24,
-	"middleware/httpgate": 45,
+	"middleware/grpcgate": 28,
+	"middleware/httpgate": 49,
 	"policytest":          3,
 	"shadow":              10, // Metrics
 	"shedder":             32, // Metrics

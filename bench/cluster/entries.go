@@ -36,6 +36,7 @@ type limit struct {
 	rate  int
 	nodes int
 	loss  cluster.Fallback // for Spillway's limits; 0 means their defaults
+	wait  time.Duration    // the same for their Timeout
 }
 
 // plenty is a rate and a burst too large to be used up by asking Redis.
@@ -86,7 +87,7 @@ func (l limit) bucket() entry {
 func (l limit) rule(name string, rule limiter.Rule) entry {
 	client := l.client()
 	e := policy(name, "Redis", spillway.Must(exact.New(&exact.Options{
-		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, Fallback: l.loss,
+		Client: client, Name: name, Rules: []limiter.Rule{rule}, Nodes: l.nodes, Fallback: l.loss, Timeout: l.wait,
 	})))
 	e.close = func() { _ = client.Close() }
 	return e

@@ -30,9 +30,10 @@ type suiteFigure struct {
 	OfNone         *float64 `json:"of_none"`         // goodput, as a share of the bare server's
 	WronglyRefused *float64 `json:"wrongly_refused"` // share of all requests, where the bare server answers all in time
 	P99Ms          *float64 `json:"p99_ms"`
-	P99OfBest      *float64 `json:"p99_of_best"` // p99, as a multiple of the best fixed limit's
-	First5s        *float64 `json:"first5s"`     // goodput over the first five seconds
-	RecoveredS     *float64 `json:"recovered_s"` // from the end of the overload until nothing is refused
+	P99OfBest      *float64 `json:"p99_of_best"`   // p99, as a multiple of the best fixed limit's
+	P99OfLowest    *float64 `json:"p99_of_lowest"` // p99, as a multiple of the lowest of a limit with 0.97 of the best goodput
+	First5s        *float64 `json:"first5s"`       // goodput over the first five seconds
+	RecoveredS     *float64 `json:"recovered_s"`   // from the end of the overload until nothing is refused
 
 	first5sOfBest float64
 	remedy        string
@@ -156,7 +157,8 @@ func judge(s settings, r *suiteRow, g *golden, policy string, result *sim.Result
 	}
 	f.OfBest = known(result.Goodput / over(g.Best.Goodput, s))
 	f.OfNone = known(result.Goodput / over(g.Bare.Goodput, s))
-	f.P99OfBest = known(in(time.Millisecond, result.P99) / over(g.P99.P99Ms, s))
+	f.P99OfBest = known(in(time.Millisecond, result.P99) / over(g.Best.P99Ms, s))
+	f.P99OfLowest = known(in(time.Millisecond, result.P99) / over(g.P99.P99Ms, s))
 	f.first5sOfBest = result.First5s / over(g.Best.First5s, s)
 	if over(g.Bare.InTime, s) >= roomy {
 		f.WronglyRefused = known(result.RefusedInAll)

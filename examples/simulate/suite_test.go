@@ -71,9 +71,9 @@ func TestSuiteWritesTheFigures(t *testing.T) {
 	require.Equal(t, 2, told.Runs)
 	require.Len(t, told.Results, 2*4)
 	for _, r := range told.Results {
-		require.Len(t, r, 11)
+		require.Len(t, r, 12)
 		for _, field := range []string{
-			"scenario", "load", "policy", "goodput", "of_best", "of_none", "wrongly_refused", "p99_ms", "p99_of_best", "first5s", "recovered_s",
+			"scenario", "load", "policy", "goodput", "of_best", "of_none", "wrongly_refused", "p99_ms", "p99_of_best", "p99_of_lowest", "first5s", "recovered_s",
 		} {
 			require.Contains(t, r, field)
 		}

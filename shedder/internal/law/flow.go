@@ -41,8 +41,9 @@ func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
 func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	long := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
-	recent, _, _ := h.last(long)
-	heavy := recent.share() >= p.Heavy
+	recent, covered, _ := h.last(long)
+	// Refusals of less than the service has just answered mean that the limit is tight, and not that too much is offered.
+	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit)
 	if over {

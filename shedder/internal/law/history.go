@@ -50,7 +50,9 @@ func (b *bucket) stay() float64 {
 }
 
 // kept returns the share of the offered requests that ended.
-func (b *bucket) kept() float64 { return b.ended / (b.admitted + b.refused) }
+func (b *bucket) kept() float64 { return b.ended / b.offered() }
+
+func (b *bucket) offered() float64 { return b.admitted + b.refused }
 
 // share returns the refused share of the offered requests.
 func (b *bucket) share() float64 {
