@@ -34,6 +34,8 @@ func (j *journal) add(c change) {
 // An episode is a time in which a source refuses.
 type episode struct {
 	refusing bool
+	culprit  culprit              // the last one noted
+	named    time.Time            // when
 	since    time.Time            // of the first refusal
 	until    time.Time            // of the last refusal
 	refused  float64              // per second, summed over the samples
@@ -67,13 +69,19 @@ func (h *history) note(source, tone, format string, args ...any) {
 // refusing notes the begin and the end of refusals.
 func (h *history) refusing(name string, source []*series, e *episode) {
 	f := h.flow(source, 1)
+	c, _ := h.culprit(source, 1)
 	switch {
 	case f.refused > 0 && !e.refusing:
 		e.refusing, e.since, e.until, e.refused = true, h.last, h.last, f.refused
+		e.culprit, e.named = c, h.last
 		h.note(name, "bad", "begins to refuse%s", strings.TrimSuffix(h.because(source), "."))
 	case f.refused > 0:
 		e.until = h.last
 		e.refused += f.refused
+		if (c.policy != e.culprit.policy || c.kind != e.culprit.kind) && h.last.Sub(e.named) >= notAgain {
+			e.culprit, e.named = c, h.last
+			h.note(name, "bad", "refuses now because %s", h.cause(source, c))
+		}
 	case e.refusing && h.last.Sub(e.until) >= calmAfter:
 		e.refusing = false
 		h.note(name, "good", "stops refusing, after %s and about %.0f requests", span(e.until.Sub(e.since)+every), e.refused*every.Seconds())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -119,8 +120,8 @@ func TestHistoryLeavesOutMomentsAndWhatIsTooMuch(t *testing.T) {
 
 // A day of samples with reasons that come and go, a source that refuses on and off, and a reader, in bounded memory.
 func TestHistoryDoesNotGrowInADay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a day of samples")
+	if testing.Short() || race.Enabled {
+		t.Skip("a day of samples, in one goroutine")
 	}
 	s := newScript()
 	begin := time.Now()

@@ -185,6 +185,24 @@ func TestChanges(t *testing.T) {
 	}, texts)
 }
 
+// Another policy that refuses most is worth a note.
+func TestChangeOfTheCulprit(t *testing.T) {
+	s := newScript()
+	for i := range 12 {
+		limited, broken := 5.0, 0.0
+		if i >= 6 {
+			limited, broken = 1, 9
+		}
+		s.second(s.grow("gate.requests", 50, "result", "admitted"), s.grow("gate.requests", limited+broken, "result", "refused"),
+			s.grow("gate.refusals", limited, "policy", "tenants", "reason", "rate exceeded"), s.grow("gate.refusals", broken, "policy", "db", "reason", "open"))
+	}
+	var texts []string
+	for _, c := range s.h.journal {
+		texts = append(texts, c.Text)
+	}
+	require.Equal(t, []string{"begins to refuse because the policy tenants says “rate exceeded”", "refuses now because the policy db says “open”"}, texts)
+}
+
 func TestSnapshotHoldsWhatIsNew(t *testing.T) {
 	s := newScript()
 	for i := range 5 {

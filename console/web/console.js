@@ -110,7 +110,7 @@
       { marks: [{ Y: 1, Name: "1.0: all that it can carry" }] });
     add("breakers", "Breakers", "% of the calls", find("spillway.breaker.failure").flatMap((s) => [
       line(s, s.labels.policy + " failed", colorOf("breaker " + s.labels.policy), { scale: 100 }),
-      line(find("spillway.breaker.admitted", { policy: s.labels.policy })[0], "admitted", colorOf("breaker " + s.labels.policy), { scale: 100, dashed: true }),
+      line(find("spillway.breaker.admitted", { policy: s.labels.policy })[0], s.labels.policy + " admitted", colorOf("breaker " + s.labels.policy), { scale: 100, dashed: true }),
     ]), { max: 105 });
     const shadows = all.filter((s) => s.name === "spillway.shadow.requests" && s.labels.result === "refused");
     add("shadows", "Shadows: requests that they would refuse", "per second", shadows.map((s) => line(s, candidate(s), colorOf("shadow " + candidate(s)))));
@@ -224,6 +224,10 @@
           boxes.delete(id);
         }
       }
+      charts.forEach((chart, i) => { // a chart that appears late belongs where it would have been
+        const figure = boxes.get(chart.id).box.closest("figure");
+        if (one.charts.children[i] !== figure) one.charts.insertBefore(figure, one.charts.children[i]);
+      });
       table(one.policies, "policy", policyColumns, rowsOf(all, policyColumns, policy));
       table(one.shadows, "candidate in a shadow", shadowColumns, rowsOf(all, shadowColumns, shadowed));
     }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/orca"
 )
 
 const (
@@ -96,7 +97,24 @@ type Options struct {
 	// clients retry at once. A caller over its own quota always gets codes.ResourceExhausted. If Code is 0, it is
 	// codes.ResourceExhausted.
 	Code codes.Code
+
+	// LoadReport says which calls carry a load report in the trailer endpoint-load-metrics-bin, as the policy
+	// weighted_round_robin of gRPC and other load balancers read it (ORCA): application_utilization is the demand of the
+	// shedder, and may exceed 1; eps counts failures and refusals, except those of [Server.Tap], which have no trailer. It
+	// is rendered once per 100 ms. Do not use orca.CallMetricsServerOption beside it. If LoadReport is 0, it is
+	// [ReportOff].
+	LoadReport LoadReport
 }
+
+// A LoadReport says which calls carry a load report.
+type LoadReport = orca.Mode
+
+// The choices.
+const (
+	ReportOff       = orca.Off       // none
+	ReportOnRequest = orca.OnRequest // those with the metadata endpoint-load-metrics-format
+	ReportAlways    = orca.Always    // all
+)
 
 // withDefaults returns a copy of o whose fields are all set. The error names the field and its value.
 func (o *Options) withDefaults() (Options, error) {

@@ -3,6 +3,7 @@ package grpcgate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/orca"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -17,7 +19,8 @@ import (
 // Stream and Tap are passed to grpc.NewServer.
 type Server struct {
 	gate            *spillway.Gate
-	o               Options // no field is nil
+	load            *orca.Reporter // nil if it reports nothing
+	o               Options        // no field is nil
 	late            *lateness
 	open            *places // of streams that have left the gate
 	openExempt      *places // of streams that passed by it
@@ -35,8 +38,13 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	load, err := orca.New(opts.LoadReport, gate.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("grpcgate: %w", err)
+	}
 	return &Server{
 		gate:       gate,
+		load:       load,
 		o:          opts,
 		late:       &lateness{latencies: newLatencies(opts.MinBudget), off: opts.AdmitLate},
 		open:       newPlaces(opts.MaxStreams),
@@ -81,6 +89,9 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if s.o.Exempt(method) {
 		s.exempt.Add(1)
 		return handler(ctx, req)
+	}
+	if s.load != nil {
+		s.reportLoad(ctx, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 	}
 	call := s.o.Call(ctx, method)
 	if s.late.refuses(ctx, method, call.Deadline) {
@@ -138,6 +149,9 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	method := info.FullMethod
 	if s.o.Exempt(method) {
 		return s.exemptStream(srv, ss, handler)
+	}
+	if s.load != nil {
+		s.reportLoad(ss.Context(), ss.SetTrailer)
 	}
 	call := s.o.Call(ss.Context(), method)
 	mode := s.o.Stream(method)

@@ -2,10 +2,13 @@ package httpgate
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
+	"github.com/spillway-go/spillway/internal/orca"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -20,7 +23,8 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 // A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
 type Middleware struct {
 	gate    *spillway.Gate
-	o       Options // no field is nil, except Request, LongLived, Deadline and RateLimit
+	o       Options        // no field is nil, except Request, LongLived, Deadline and RateLimit
+	load    *orca.Reporter // nil if it reports nothing
 	long    *longLived
 	late    *deadlines
 	chance  *deadline.Chance
@@ -45,8 +49,12 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
+	load, err := orca.New(opts.LoadReport, gate.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("httpgate: %w", err)
+	}
 	long := newLongLived(opts.MaxLongLived, opts.MaxLongLivedPerKey)
-	return &Middleware{gate: gate, o: opts, long: long, late: late, chance: chance}, nil
+	return &Middleware{gate: gate, o: opts, load: load, long: long, late: late, chance: chance}, nil
 }
 
 // Stats is a snapshot of the counts of a [Middleware] or [Transport] that its [spillway.Gate] does not have.
@@ -95,6 +103,9 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, errH2C.Error(), http.StatusHTTPVersionNotSupported)
 		return
 	}
+	if m.load != nil {
+		m.reportLoad(w, r)
+	}
 	var req spillway.Request
 	if m.o.Request != nil {
 		req = m.o.Request(r)
@@ -124,6 +135,21 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.detach()
 	}
 	h.serve(gw, x)
+}
+
+// reportLoad writes the load report, if the request is to get one.
+func (m *Middleware) reportLoad(w http.ResponseWriter, r *http.Request) {
+	format := r.Header[orca.Format]
+	asked := len(format) > 0 && (format[0] == "text" || format[0] == "json")
+	if !asked && m.o.LoadReport == ReportOnRequest {
+		return
+	}
+	report := m.load.Report(time.Now())
+	if asked && format[0] == "json" {
+		w.Header()[orca.Header] = report.JSON
+		return
+	}
+	w.Header()[orca.Header] = report.Text
 }
 
 // serve runs the handler under the permit of x. It does not recover, so a panic keeps its stack, and it also handles

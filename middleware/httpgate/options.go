@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/orca"
 )
 
 const (
@@ -88,7 +89,25 @@ type Options struct {
 	// RateLimit writes the tokens left for the client into the header of each answer, before the handler or Refuse
 	// runs. If RateLimit is nil, answers do not mention limits, except for the Retry-After of a refusal.
 	RateLimit *RateLimit
+
+	// LoadReport says which answers carry a load report in the header endpoint-load-metrics, as load balancers read it
+	// (ORCA): application_utilization is the demand of the shedder ([shedder.Stats].Demand), and may exceed 1; eps counts
+	// failures and refusals. It is rendered once per 100 ms. Remove the header where answers leave your network, because
+	// it tells strangers your load. If LoadReport is 0, it is [ReportOff].
+	//
+	// [shedder.Stats]: https://pkg.go.dev/github.com/spillway-go/spillway/shedder#Stats
+	LoadReport LoadReport
 }
+
+// A LoadReport says which answers carry a load report.
+type LoadReport = orca.Mode
+
+// The choices.
+const (
+	ReportOff       = orca.Off       // none
+	ReportOnRequest = orca.OnRequest // those to requests with the header endpoint-load-metrics-format: text or json
+	ReportAlways    = orca.Always    // all, as text unless the request asks for json
+)
 
 // withDefaults returns a copy of o whose fields are all set, except Request, LongLived, Deadline and RateLimit, where
 // nil has its own meaning. The error names the field and its value.

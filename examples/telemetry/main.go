@@ -1,0 +1,56 @@
+// Command telemetry is a small service that shows what it does in three ways: to Prometheus at /metrics, to OpenTelemetry,
+// and to a browser at /debug/spillway/.
+//
+//	go run ./examples/telemetry
+//	go run ./examples/telemetry -check -json figures.json
+//
+// With -check it loads itself for half a minute, lets a real Prometheus scrape it, and asks for the data of each panel of
+// the board in telemetry/grafana.
+package main
+
+import (
+	"flag"
+	"log"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/console"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/stats"
+	"github.com/spillway-go/spillway/telemetry/otel"
+	"github.com/spillway-go/spillway/telemetry/prom"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "address")
+	probe := flag.Bool("check", false, "load the service for half a minute, and check what Prometheus sees")
+	file := flag.String("json", "", "write the figures of -check to `FILE`")
+	flag.Parse()
+	if *probe {
+		check(*file)
+		return
+	}
+	gate := spillway.New(spillway.Must(shedder.New(&shedder.Options{Name: "api"})))
+	mux, page := telemetry(map[string]stats.Source{"api": gate}, sdkmetric.NewManualReader()) // in production, a reader that sends
+	defer page.Close()
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello\n")) })
+	mux.Handle("/", httpgate.Handler(gate, nil)(hello))
+	log.Print(http.ListenAndServe(*listen, mux)) //nolint:gosec // an example
+}
+
+// telemetry exports the sources in all ways.
+func telemetry(sources map[string]stats.Source, reader sdkmetric.Reader) (*http.ServeMux, *console.Page) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prom.New(sources))
+	spillway.Must(otel.Register(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("spillway"), sources))
+	page := console.New(sources, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/debug/spillway/", page)
+	return mux, page
+}

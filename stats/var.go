@@ -1,0 +1,37 @@
+package stats
+
+import "encoding/json"
+
+// A Var shows sources as JSON. It is an expvar.Var, so that a program that publishes it imports expvar, and no other does:
+//
+//	expvar.Publish("spillway", stats.Var{"api": gate})
+type Var map[string]Source
+
+// String returns an object with an array of metrics for each source, as [Each] yields them.
+func (v Var) String() string {
+	type metric struct {
+		Name         string            `json:"name"`
+		Labels       map[string]string `json:"labels,omitempty"`
+		Value        float64           `json:"value"`
+		Distribution *Distribution     `json:"distribution,omitempty"`
+	}
+	all := make(map[string][]metric, len(v))
+	for source := range v {
+		all[source] = []metric{}
+	}
+	for source, m := range Each(v) {
+		next := metric{Name: m.Name, Value: m.Value, Distribution: m.Distribution}
+		for _, l := range m.Labels {
+			if next.Labels == nil {
+				next.Labels = map[string]string{}
+			}
+			next.Labels[l.Name] = l.Value
+		}
+		all[source] = append(all[source], next)
+	}
+	text, err := json.Marshal(all)
+	if err != nil { // a source of a user yields NaN
+		text, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // a text
+	}
+	return string(text)
+}
