@@ -74,15 +74,13 @@ func check(file string) {
 	if err := reader.Collect(ctx, &all); err == nil && len(all.ScopeMetrics) > 0 {
 		f.Instruments = len(all.ScopeMetrics[0].Metrics)
 	}
-	out, _ := json.Marshal(f)
+	out, err := json.Marshal(f)
 	fmt.Println(string(out))
 	if file != "" {
-		if err := os.WriteFile(file, append(out, '\n'), 0o600); err != nil {
-			log.Fatal(err)
-		}
+		err = os.WriteFile(file, append(out, '\n'), 0o600)
 	}
-	if len(missing) > 0 || f.Alerts == 0 || f.PageBytes == 0 || f.Instruments == 0 {
-		fmt.Println("without data:", strings.Join(missing, "; "))
+	if err != nil || len(missing) > 0 || f.Alerts == 0 || f.PageBytes == 0 || f.Instruments == 0 {
+		fmt.Println(err, "without data:", strings.Join(missing, "; "))
 		os.Exit(1)
 	}
 }
@@ -237,12 +235,12 @@ func pageBytes(page string) int {
 }
 
 func fetch(from string) string {
-	res, err := http.Get(from) //nolint:gosec,noctx // addresses of this process
+	res, err := http.Get(from) //nolint:gosec // addresses of this process
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
+	res.Body.Close()
 	if err != nil || res.StatusCode != http.StatusOK {
 		log.Fatalf("%s: %s %v %s", from, res.Status, err, text)
 	}
