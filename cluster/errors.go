@@ -1,10 +1,5 @@
 package cluster
 
-import "errors"
-
-// ErrRedis matches every [RedisError]: errors.Is(err, ErrRedis).
-var ErrRedis = errors.New("cluster: no answer by Redis")
-
 // A RedisError says that Redis gave no valid answer. The call may have had its effect, at most once, if Reason is
 // "redis timeout" or "redis unreachable".
 //
@@ -31,5 +26,5 @@ func (e *RedisError) Error() string {
 	return "cluster: " + e.Reason + ": " + e.Err.Error()
 }
 
-// Unwrap returns [ErrRedis] and the error of the client.
-func (e *RedisError) Unwrap() []error { return []error{ErrRedis, e.Err} }
+// Unwrap returns the error of the client.
+func (e *RedisError) Unwrap() error { return e.Err }

@@ -38,7 +38,7 @@ func TestZeroValuesDeny(t *testing.T) {
 	require.False(t, ok)
 	require.Zero(t, new(Registry).Stats())
 	var r Reservation
-	r.Cancel()
+	r.CancelAt(time.Now())
 	require.Zero(t, r.Delay())
 }
 
@@ -204,7 +204,7 @@ func TestNow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Second, r.Delay())
 		require.Equal(t, 2*time.Second, b.PeekAt(readClock()).NextIn)
-		r.Cancel()
+		r.CancelAt(time.Now())
 		require.Equal(t, time.Second, b.PeekAt(readClock()).NextIn)
 		require.NoError(t, b.Tune(Bucket{Rate: Per(10, time.Second), Burst: 1}))
 		require.Equal(t, 100*time.Millisecond, b.PeekAt(readClock()).NextIn)

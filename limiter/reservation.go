@@ -27,11 +27,8 @@ type source interface {
 // Delay returns the time from the making of the Reservation until its tokens may be used; 0 if at once.
 func (r *Reservation) Delay() time.Duration { return r.delay }
 
-// Cancel calls [Reservation.CancelAt] with the current time.
-func (r *Reservation) Cancel() { r.CancelAt(readClock()) }
-
 // CancelAt gives back all tokens, because they will not be used. As in x/time, it does nothing if the delay has passed:
-// then the tokens count as used. So "defer r.Cancel()" is safe.
+// then the tokens count as used. So a deferred call is safe.
 func (r *Reservation) CancelAt(now time.Time) {
 	if r.from != nil && r.from.ns(now) <= r.at+int64(r.delay) {
 		r.refund(now, r.n)

@@ -123,7 +123,7 @@ func TestRefundAcrossRates(t *testing.T) {
 	require.Error(t, sh.AllowAt(after(9*s), 1))
 }
 
-// As in x/time, whose users write "defer r.Cancel()".
+// As in x/time, whose users defer Cancel.
 func TestCancelAfterUseDoesNothing(t *testing.T) {
 	for name, l := range directs(t) {
 		n := 0

@@ -120,7 +120,7 @@ func TestXTimeDirectly(t *testing.T) {
 		res, err := x.ReserveAt(time.Now(), 2, 2*d)
 		require.NoError(t, err)
 		require.Equal(t, 2*d, res.Delay())
-		res.Cancel()
+		res.CancelAt(time.Now())
 		require.Equal(t, State{Limit: 3, NextIn: d, FullIn: 3 * d}, x.PeekAt(time.Now()), "as before the reservation")
 		res, err = x.ReserveAt(time.Now(), 3, time.Second)
 		require.NoError(t, err)

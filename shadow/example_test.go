@@ -45,12 +45,14 @@ func ExampleShadow_Enforce() {
 	for i := range permits {
 		permits[i].DoneAt(now.Add(time.Duration(i*80)*time.Millisecond), spillway.Success, 0)
 	}
-	fmt.Print(trial)
+	for _, s := range trial.Stats() {
+		fmt.Printf("admitted %d, would refuse %d, regrets %d admitted and %d refused\n", s.Admitted, s.WouldRefuse, s.RegretAdmitted, s.RegretRefused)
+	}
 
 	err := trial.Enforce(1, .1)
 	fmt.Println(err)
 	// Output:
-	// candidate 0: admitted 1, would refuse 2 (enforced 0), disagreed 2, regrets 0 admitted and 1 refused
-	// candidate 1: admitted 2, would refuse 1 (enforced 0), disagreed 1, regrets 0 admitted and 0 refused
+	// admitted 1, would refuse 2, regrets 0 admitted and 1 refused
+	// admitted 2, would refuse 1, regrets 0 admitted and 0 refused
 	// <nil>
 }

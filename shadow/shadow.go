@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -258,16 +257,6 @@ func (s *Shadow) Stats() []Stats {
 		})
 	}
 	return out
-}
-
-// String returns the counts as a table, a line a candidate, for logs and first looks.
-func (s *Shadow) String() string {
-	var b strings.Builder
-	for i, c := range s.Stats() {
-		fmt.Fprintf(&b, "candidate %d: admitted %d, would refuse %d (enforced %d), disagreed %d, regrets %d admitted and %d refused\n",
-			i, c.Admitted, c.WouldRefuse, c.Enforced, c.RefusedBehind+c.LetThrough, c.RegretAdmitted, c.RegretRefused)
-	}
-	return b.String()
 }
 
 var _ spillway.Policy = (*Shadow)(nil)

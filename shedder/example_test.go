@@ -54,8 +54,8 @@ func ExampleOptions_sharedSampler() {
 
 // No policy reads the clock, so an hour of traffic runs in an instant.
 func ExampleShedder_virtualTime() {
-	idle := stats.CPUFunc(func() (float64, error) { return 0.1, nil })
-	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: idle}))
+	idle := func() (float64, error) { return 0.1, nil }
+	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Read: idle}))
 	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu}))
 	gate := spillway.New(shed)
 	for now := time.Unix(0, 0); now.Before(time.Unix(3600, 0)); now = now.Add(50 * time.Millisecond) {
@@ -69,8 +69,8 @@ func ExampleShedder_virtualTime() {
 
 // The shedder goes by further signs of overload, here memory near its limit and a pool of one's own.
 func ExampleSignal() {
-	memory := spillway.Must(stats.NewMemory(nil)) // GOMEMLIMIT or the control group's, whichever is less
-	waiting := 120.0                              // callers that wait for a connection
+	memory := spillway.Must(stats.NewMemory(0)) // GOMEMLIMIT or the control group's, whichever is less
+	waiting := 120.0                            // callers that wait for a connection
 	shed := spillway.Must(shedder.New(&shedder.Options{Signals: []shedder.Signal{
 		{Name: "memory", Read: memory.Read, Threshold: 0.95},
 		{Name: "pool", Read: func(time.Time) (float64, error) { return waiting, nil }, Threshold: 100},
@@ -99,8 +99,8 @@ func ExampleOptions_objective() {
 
 // CPUOnly keeps the rule to the letter: the limit is pass × rt, and only the CPU puts it in force.
 func ExampleOptions_cpuOnly() {
-	busy := stats.CPUFunc(func() (float64, error) { return 1, nil })
-	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Source: busy}))
+	busy := func() (float64, error) { return 1, nil }
+	cpu := spillway.Must(stats.NewCPU(&stats.CPUOptions{Read: busy}))
 	shed := spillway.Must(shedder.New(&shedder.Options{CPU: cpu, CPUOnly: true, MinLimit: 2}))
 	gate := spillway.New(shed)
 	for now := time.Unix(0, 0); now.Before(time.Unix(2, 0)); now = now.Add(50 * time.Millisecond) {

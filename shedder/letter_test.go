@@ -90,7 +90,7 @@ func TestRefusesAboveTheLimitWhileOverloadedOnly(t *testing.T) {
 			require.ErrorIs(t, err, spillway.ErrRejected)
 			var rej *spillway.Rejection
 			require.ErrorAs(t, err, &rej)
-			require.Equal(t, spillway.Rejection{Policy: "shedder", Reason: shedder.ReasonLimit, RetryAfter: second}, *rej)
+			require.Equal(t, spillway.Rejection{Policy: "shedder", Reason: "limit reached", RetryAfter: second}, *rej)
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestTheFloorFollowsTheCPUs(t *testing.T) {
 }
 
 func TestRealSamplerAtAConstant92PercentTripsAt90(t *testing.T) {
-	cpu, err := stats.NewCPU(&stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) { return 0.92, nil })})
+	cpu, err := stats.NewCPU(&stats.CPUOptions{Read: func() (float64, error) { return 0.92, nil }})
 	require.NoError(t, err)
 	r := &rig{t: t, now: time.Unix(1e9, 0)}
 	r.shed = spillway.Must(shedder.New(&shedder.Options{CPU: cpu, Sched: &schedStub{}, CPUOnly: true}))

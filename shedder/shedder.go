@@ -21,8 +21,8 @@ const tick = 20 * time.Millisecond
 
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
-	ReasonLimit = "limit reached" // the requests in flight have reached the number that the service can answer in time
-	ReasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
+	reasonLimit = "limit reached" // the requests in flight have reached the number that the service can answer in time
+	reasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
 )
 
 // A Shedder is a [spillway.Policy] that refuses requests that an overloaded service cannot handle. It is made by [New],
@@ -69,7 +69,7 @@ const (
 	numReasons
 )
 
-var refusalReasons = [numReasons]string{byLimit: ReasonLimit, byDrop: ReasonDrop}
+var refusalReasons = [numReasons]string{byLimit: reasonLimit, byDrop: reasonDrop}
 
 // New returns a Shedder with the given options; nil means the defaults. It returns an error that names the invalid
 // field.

@@ -287,7 +287,7 @@ func TestAStandingQueueBeforeTheHandlerIsDropped(t *testing.T) {
 		}
 		var rej *spillway.Rejection
 		require.ErrorAs(t, err, &rej)
-		require.Equal(t, shedder.ReasonDrop, rej.Reason)
+		require.Equal(t, "cpu queue", rej.Reason)
 		refused++
 	}
 	require.Greater(t, refused, 250)

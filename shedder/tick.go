@@ -177,6 +177,6 @@ func (s *Shedder) log(l *slog.Logger) {
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())
-	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonLimit, RetryAfter: opts.CoolDown})
-	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: ReasonDrop, RetryAfter: opts.CoolDown})
+	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonLimit, RetryAfter: opts.CoolDown})
+	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonDrop, RetryAfter: opts.CoolDown})
 }

@@ -14,6 +14,10 @@ const cpuInterval = 250 * time.Millisecond
 type CPUOptions struct {
 	// Source is the source to read. If Source is nil, it is AutoCPU(). A source may serve several sensors.
 	Source CPUSource
+	// Read returns the CPU usage in place of a Source, as a fraction of the CPU that this process may use: a finite
+	// number, at least 0; values above 1 count as 1. If it returns an error or any other number, the usage is unknown. It
+	// is never run concurrently with itself. If Read is nil, Source counts.
+	Read func() (float64, error)
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms.
 	// It is at least 1 ms.
 	Interval time.Duration
@@ -56,7 +60,12 @@ func NewCPU(o *CPUOptions) (*Sensor[CPUSample], error) {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Source == nil {
+	switch {
+	case opts.Read != nil && opts.Source != nil:
+		return nil, fmt.Errorf("stats: CPU: Read must be nil if Source is set, got both, with %T as Source", opts.Source)
+	case opts.Read != nil:
+		opts.Source = cpuFunc(opts.Read)
+	case opts.Source == nil:
 		opts.Source = AutoCPU()
 	}
 	opts.Beta = cmp.Or(opts.Beta, 0.95)

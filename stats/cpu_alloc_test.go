@@ -14,7 +14,7 @@ func TestSensorsDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates on its own account; run without -race")
 	}
-	cpu, err := NewCPU(&CPUOptions{Source: CPUFunc(func() (float64, error) { return 0.5, nil })})
+	cpu, err := NewCPU(&CPUOptions{Read: func() (float64, error) { return 0.5, nil }})
 	require.NoError(t, err)
 	hist := &metrics.Float64Histogram{Counts: make([]uint64, 200), Buckets: make([]float64, 201)}
 	fake, err := NewSchedLatency(&SchedLatencyOptions{Read: func() (*metrics.Float64Histogram, error) { return hist, nil }})

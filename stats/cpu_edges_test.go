@@ -143,9 +143,9 @@ func TestTwoCPUsOnOneSourceDoNotDisturbEachOther(t *testing.T) {
 	require.InDelta(t, 0.6, a.Sample(now).Smoothed, 1e-9)
 }
 
-func TestCPUFunc(t *testing.T) {
+func TestCPURead(t *testing.T) {
 	usage, fail := 0.7, error(nil)
-	c := newCPU(t, &stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) { return usage, fail })})
+	c := newCPU(t, &stats.CPUOptions{Read: func() (float64, error) { return usage, fail }})
 	s := c.Sample(epoch)
 	require.NoError(t, s.Err, "a ready fraction needs no second reading")
 	require.Equal(t, 0.7, s.Usage)
@@ -194,12 +194,12 @@ func TestNewCPURejectsBadOptions(t *testing.T) {
 func TestCPUOthersDoNotWaitForTheReader(t *testing.T) {
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var reads atomic.Int32
-	c := newCPU(t, &stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) {
+	c := newCPU(t, &stats.CPUOptions{Read: func() (float64, error) {
 		reads.Add(1)
 		close(reading)
 		<-goOn
 		return 0.5, nil
-	})})
+	}})
 	done := make(chan stats.CPUSample)
 	go func() { done <- c.Sample(epoch) }()
 	<-reading
@@ -243,4 +243,9 @@ func TestCPUUsedUpQuotaIsFullUse(t *testing.T) {
 	src.r.Levels[0].Periods++
 	src.r.Levels[0].ThrottledPeriods++
 	require.Zero(t, c.Sample(epoch.Add(10*time.Millisecond)).Usage, "a span shorter than a period says nothing about one")
+}
+
+func TestCPUHasOneSource(t *testing.T) {
+	_, err := stats.NewCPU(&stats.CPUOptions{Source: stats.ProcessCPU(), Read: func() (float64, error) { return 0, nil }})
+	require.ErrorContains(t, err, "stats: CPU: Read must be nil if Source is set, got both")
 }

@@ -36,16 +36,16 @@ func ExampleSensor_Start() {
 }
 
 // Any function can tell the usage, and the time can be simulated.
-func ExampleCPUFunc() {
+func ExampleNewCPU_read() {
 	readings := []float64{0.2, 1, -1, 1}
-	cpu, err := stats.NewCPU(&stats.CPUOptions{Source: stats.CPUFunc(func() (float64, error) {
+	cpu, err := stats.NewCPU(&stats.CPUOptions{Read: func() (float64, error) {
 		usage := readings[0]
 		readings = readings[1:]
 		if usage < 0 {
 			return 0, errors.New("sensor unplugged")
 		}
 		return usage, nil
-	})})
+	}})
 	if err != nil {
 		panic(err)
 	}

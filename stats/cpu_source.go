@@ -7,7 +7,7 @@ import (
 )
 
 // A CPUSource reads how much CPU time has been used so far, and how much may be used. CgroupCPU, HostCPU, ProcessCPU
-// and AutoCPU make one; a CPUFunc is one.
+// and AutoCPU make one.
 //
 // Most callers do not read a source directly: they give it to NewCPU.
 type CPUSource interface {
@@ -52,13 +52,11 @@ type CPULevel struct {
 	Throttled                 time.Duration
 }
 
-// A CPUFunc is a CPUSource made from the user's own function. It returns the CPU usage, as a fraction of the CPU that
-// this process may use: a finite number, at least 0; values above 1 count as 1. If it returns an error or any other
-// number, the usage is unknown. NewCPU's sampler never runs it concurrently with itself.
-type CPUFunc func() (float64, error)
+// A cpuFunc is the CPUSource of [CPUOptions.Read].
+type cpuFunc func() (float64, error)
 
 // ReadCPU calls f.
-func (f CPUFunc) ReadCPU(time.Time) (CPUReading, error) {
+func (f cpuFunc) ReadCPU(time.Time) (CPUReading, error) {
 	usage, err := f()
 	return CPUReading{Source: "func", Direct: true, Usage: usage}, err
 }

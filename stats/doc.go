@@ -6,7 +6,7 @@
 //	latency.Add(now, int64(took))
 //	...
 //	for b := range latency.Complete(now) {
-//		fmt.Println(b.Start, b.Count, time.Duration(b.Mean()))
+//		fmt.Println(b.Start, b.Count, time.Duration(b.Sum/max(b.Count, 1)))
 //	}
 //
 // A Counter adds up, a Window keeps the last seconds in buckets, an EWMA smooths, and a Histogram estimates quantiles of

@@ -55,11 +55,6 @@ func (e *EWMA) Value() float64 {
 	return 0
 }
 
-// Seeded reports whether the EWMA has had a sample.
-func (e *EWMA) Seeded() bool {
-	return e.bits.Load() != 0
-}
-
 func (e *EWMA) blend(old, x float64) float64 {
 	// The conversions forbid fused multiply-add, so that every processor gets the same mean. The bounds undo rounding:
 	// a constant input stays exactly the same, and huge inputs do not overflow.

@@ -12,13 +12,13 @@ func ExampleEWMA() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(usage.Seeded(), usage.Value())
+	fmt.Println(usage.Value())
 	usage.Update(0.4) // the first sample seeds it
-	fmt.Println(usage.Seeded(), usage.Value())
+	fmt.Println(usage.Value())
 	usage.Update(0.8)
 	fmt.Printf("%.2f\n", usage.Value())
 	// Output:
-	// false 0
-	// true 0.4
+	// 0
+	// 0.4
 	// 0.42
 }

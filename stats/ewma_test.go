@@ -32,22 +32,22 @@ func TestEWMARejectsWhatCannotBe(t *testing.T) {
 
 func TestEWMAIsSeededByItsFirstSample(t *testing.T) {
 	e := newEWMA(t, 0.95)
-	require.False(t, e.Seeded())
+	require.False(t, e.seeded())
 	require.Zero(t, e.Value())
 	require.Equal(t, 0.8, e.Update(0.8))
-	require.True(t, e.Seeded())
+	require.True(t, e.seeded())
 	require.Equal(t, 0.8, e.Value())
 	require.InDelta(t, 0.76, e.Update(0), 1e-12)
 
 	e = newEWMA(t, 0.5)
 	require.Zero(t, e.Update(0))
-	require.True(t, e.Seeded(), "0 is a sample like any other")
+	require.True(t, e.seeded(), "0 is a sample like any other")
 	require.Equal(t, 0.5, e.Update(1))
 }
 
 func TestEWMAZeroHoldsTheLastSample(t *testing.T) {
 	var e EWMA
-	require.False(t, e.Seeded())
+	require.False(t, e.seeded())
 	require.Zero(t, e.Value())
 	e.Update(3)
 	require.Equal(t, 7.0, e.Update(7))
@@ -109,7 +109,7 @@ func TestEWMAIgnoresWhatIsNotANumber(t *testing.T) {
 	e := newEWMA(t, 0.9)
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		require.Zero(t, e.Update(x))
-		require.False(t, e.Seeded())
+		require.False(t, e.seeded())
 	}
 	e.Update(2)
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -174,7 +174,7 @@ func FuzzEWMA(f *testing.F) {
 			require.True(t, min(before, x) <= after && after <= max(before, x), "%v is not between %v and %v", after, before, x)
 			require.True(t, least <= after && after <= most)
 		}
-		require.Equal(t, seeded, e.Seeded())
+		require.Equal(t, seeded, e.seeded())
 	})
 }
 
@@ -201,7 +201,7 @@ func TestEWMAReadersSeeOnlyMeans(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for !stop.Load() {
-				if v := e.Value(); v < 1 || v > 2 || !e.Seeded() {
+				if v := e.Value(); v < 1 || v > 2 || !e.seeded() {
 					wrong.Add(1)
 				}
 			}
@@ -224,3 +224,6 @@ func TestEWMADoesNotAllocate(t *testing.T) {
 	e := newEWMA(t, 0.95)
 	require.Zero(t, testing.AllocsPerRun(100, func() { e.Update(e.Value() + 1) }))
 }
+
+// seeded reports whether the EWMA has had a sample.
+func (e *EWMA) seeded() bool { return e.bits.Load() != 0 }

@@ -18,13 +18,6 @@ import (
 // ErrNoMemoryLimit is the Err of a MemorySample where neither GOMEMLIMIT nor a control group limits the process.
 var ErrNoMemoryLimit = errors.New("stats: Memory: no limit is set")
 
-// MemoryOptions configure a sensor of [NewMemory]. The zero MemoryOptions consist of default values.
-type MemoryOptions struct {
-	// Interval is the least time between two readings. If Interval is 0, it is 100 ms. It is at
-	// least 1 ms. The control group's limit is read every 2 s.
-	Interval time.Duration
-}
-
 // A MemorySample says how near the process is to its memory limit, as published by the Sensor of [NewMemory].
 type MemorySample struct {
 	// Used is the memory that the Go runtime has from the system and has not given back, in bytes. Live is the part of
@@ -61,13 +54,11 @@ type memoryMeter struct {
 // page.
 const noMemoryLimit = math.MaxInt64 / 2
 
-// NewMemory returns a Sensor of how near the memory of this process is to its limit. If o is nil, the options are the
-// defaults. It reads nothing yet.
-func NewMemory(o *MemoryOptions) (*Sensor[MemorySample], error) {
-	if o == nil {
-		o = &MemoryOptions{}
-	}
-	return newMemory(o.Interval, os.DirFS("/"), runtimeMemory())
+// NewMemory returns a Sensor of how near the memory of this process is to its limit. The interval is the least time
+// between two readings, at least 1 ms; if it is 0, it is 100 ms. The control group's limit is read every 2 s. NewMemory reads
+// nothing yet.
+func NewMemory(interval time.Duration) (*Sensor[MemorySample], error) {
+	return newMemory(interval, os.DirFS("/"), runtimeMemory())
 }
 
 func newMemory(interval time.Duration, fsys fs.FS, read func() (heldMemory, error)) (*Sensor[MemorySample], error) {

@@ -113,14 +113,14 @@ func TestMemoryOfThisProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, h.total, h.objects)
 	require.Positive(t, h.limit)
-	m, err := NewMemory(nil)
+	m, err := NewMemory(0)
 	require.NoError(t, err)
 	s := m.Sample(time.Now())
 	if s.Err == nil {
 		require.Positive(t, s.Share)
 		require.LessOrEqual(t, s.Live, s.Used)
 	}
-	_, err = NewMemory(&MemoryOptions{Interval: -1})
+	_, err = NewMemory(-1)
 	require.EqualError(t, err, "stats: Memory: Interval must be at least 1ms, got -1ns")
 }
 
@@ -258,7 +258,7 @@ func TestSensorsOfSignalsDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("SKIPPED: the race detector allocates on its own account; run without -race")
 	}
-	m, err := NewMemory(nil)
+	m, err := NewMemory(0)
 	require.NoError(t, err)
 	g, err := NewGC(&GCOptions{Memory: m})
 	require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestSensorsOfSignalsDoNotAllocate(t *testing.T) {
 }
 
 func BenchmarkSignalSensors(b *testing.B) {
-	m, err := NewMemory(nil)
+	m, err := NewMemory(0)
 	require.NoError(b, err)
 	g, err := NewGC(nil)
 	require.NoError(b, err)

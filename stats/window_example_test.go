@@ -20,7 +20,7 @@ func ExampleWindow() {
 
 	now := start.Add(3 * time.Second)
 	for b := range latency.Buckets(now) {
-		fmt.Println(b.Start.Sub(start), b.Count, time.Duration(b.Mean()), time.Duration(b.Max))
+		fmt.Println(b.Start.Sub(start), b.Count, time.Duration(b.Sum/max(b.Count, 1)), time.Duration(b.Max))
 	}
 	now = now.Add(time.Hour)
 	fmt.Println("an hour later:", latency.Total(now).Count)
@@ -62,6 +62,6 @@ func ExampleWindow_Total() {
 		outcomes.Add(now, failed)
 	}
 	total := outcomes.Total(now)
-	fmt.Println(total.Count, total.Sum, total.Mean())
+	fmt.Println(total.Count, total.Sum, float64(total.Sum)/float64(total.Count))
 	// Output: 4 1 0.25
 }

@@ -15,14 +15,6 @@ type Bucket struct {
 	Max   int64 // the greatest value
 }
 
-// Mean returns Sum / Count, or 0 without samples.
-func (b Bucket) Mean() float64 {
-	if b.Count == 0 {
-		return 0
-	}
-	return float64(b.Sum) / float64(b.Count)
-}
-
 // Buckets returns the buckets of the window that ends with the bucket of now, oldest first. There are always as many as
 // NewWindow was given, including empty ones. The last one is being filled.
 //

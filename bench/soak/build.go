@@ -103,7 +103,7 @@ func (w *world) shedder() spillway.Policy {
 		case w.now-since < time.Second: // the last tick may have been before
 		case o.Disabled:
 			w.violate(b.name, "no refusal expected while disabled, one for %q", reason)
-		case reason == shedder.ReasonLimit && r.Priority >= spillway.Normal && b.inFlight() < int64(o.MinLimit):
+		case reason == "limit reached" && r.Priority >= spillway.Normal && b.inFlight() < int64(o.MinLimit):
 			w.violate(b.name, "no refusal expected below MinLimit %d, one at %d in flight", o.MinLimit, b.inFlight())
 		}
 	}

@@ -280,7 +280,7 @@ func TestAllowanceCloseGivesAllBack(t *testing.T) {
 	require.NoError(t, err)
 	server.Kill()
 	err = b.Close()
-	require.ErrorIs(t, err, cluster.ErrRedis)
+	require.ErrorAs(t, err, new(*cluster.RedisError))
 	require.ErrorContains(t, err, "of 1 keys were not given back")
 }
 

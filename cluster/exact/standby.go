@@ -2,7 +2,6 @@ package exact
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spillway-go/spillway/cluster"
@@ -47,7 +46,7 @@ func (f *standby) change(rules []rule) error {
 
 // onLoss decides instead of Redis, unless the caller gave up.
 func (l *Limit) onLoss(ctx context.Context, key string, n int64, how string, err error) (Result, error) {
-	if !errors.Is(err, cluster.ErrRedis) {
+	if !call.Unanswered(err) {
 		return Result{}, err
 	}
 	l.counts.lost.Add(1)

@@ -42,7 +42,7 @@ func TestOnLoss(t *testing.T) {
 			for range 20 {
 				r, err := l.Take(t.Context(), "k", 1)
 				require.NoError(t, err)
-				require.ErrorIs(t, r.Err, cluster.ErrRedis)
+				require.ErrorAs(t, r.Err, new(*cluster.RedisError))
 				require.Equal(t, c.source, r.Source)
 				if r.Allowed {
 					admitted++

@@ -2,7 +2,6 @@ package exact
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -167,7 +166,7 @@ func partOf(reply []int64, first, rules int, cost int64) []int64 {
 
 // takeAllAlone has the Fallback of each Limit decide instead of Redis.
 func takeAllAlone(ctx context.Context, claims []Claim, why error) ([]Result, error) {
-	if !errors.Is(why, cluster.ErrRedis) {
+	if !call.Unanswered(why) {
 		return nil, why
 	}
 	out := make([]Result, len(claims))

@@ -172,7 +172,7 @@ func TestTakeAllWithoutRedis(t *testing.T) {
 	for range 6 {
 		r, err := TakeAll(t.Context(), Claim{Limit: divided, Key: "k"}, Claim{Limit: few, Key: "k"})
 		require.NoError(t, err)
-		require.ErrorIs(t, r[0].Err, cluster.ErrRedis)
+		require.ErrorAs(t, r[0].Err, new(*cluster.RedisError))
 		require.Equal(t, r[0].Allowed, r[1].Allowed)
 		passed += int(r[0].Taken)
 	}

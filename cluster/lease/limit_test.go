@@ -195,7 +195,7 @@ func TestLimitWithoutRedis(t *testing.T) {
 			r, err := q.Take(context.Background(), "k", 1)
 			require.NoError(t, err)
 			require.Equal(t, want, r.Source)
-			require.ErrorIs(t, r.Err, cluster.ErrRedis)
+			require.ErrorAs(t, r.Err, new(*cluster.RedisError))
 			if r.Allowed {
 				admitted++
 			}

@@ -108,7 +108,7 @@ type waiting struct {
 // bears reports whether a waiting call continues in spite of an error.
 func (w *waiting) bears(err error, sent time.Time) bool {
 	w.unsure = true
-	bears := errors.Is(err, cluster.ErrRedis) && !w.heard.IsZero() && sent.Sub(w.heard) < w.lasts
+	bears := call.Unanswered(err) && !w.heard.IsZero() && sent.Sub(w.heard) < w.lasts
 	if bears {
 		w.s.counts.unanswered.Add(1)
 	}
@@ -173,7 +173,7 @@ func (s *Semaphore) deadline() time.Time {
 
 // abandon makes Redis forget a token that it may know, now or when an earlier call arrives late.
 func (s *Semaphore) abandon(key, token string, sent time.Time, err error) {
-	if errors.Is(err, cluster.ErrRedis) {
+	if call.Unanswered(err) {
 		s.counts.unanswered.Add(1)
 	}
 	var lost *cluster.RedisError

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cluster"
+	"github.com/spillway-go/spillway/cluster/internal/call"
 )
 
 // Admit takes a permit of r.Key, or refuses r. It asks Redis once, for at most Timeout, and never waits for a permit. A
@@ -20,7 +21,7 @@ func (s *Semaphore) Admit(ctx context.Context, r spillway.Request) (spillway.Tic
 		return spillway.Ticket(p.serial), nil
 	}
 	switch refused := spillway.RejectionOf(err); {
-	case errors.Is(err, cluster.ErrRedis), errors.Is(err, ErrLeaseLost):
+	case call.Unanswered(err), errors.Is(err, ErrLeaseLost):
 		if s.Options().Fallback == cluster.AllowAll {
 			s.counts.byFallback.Add(1)
 			return 0, nil

@@ -169,7 +169,7 @@ func TestCallsThatWereGivenUpAreNotSent(t *testing.T) {
 		require.NoError(t, direct.FlushAll(t.Context()).Err())
 		c := mustConn(t, Options{Client: client, Timeout: 50 * time.Millisecond})
 		_, err := c.Run(t.Context(), incr(), []string{"n"}, 1) // the connection takes far longer
-		require.ErrorIs(t, err, cluster.ErrRedis)
+		require.ErrorAs(t, err, new(*cluster.RedisError))
 		require.Never(t, func() bool { return direct.Exists(t.Context(), "n").Val() != 0 }, 600*time.Millisecond, 20*time.Millisecond, kind)
 		redistest.Await(t, 10*time.Second, func() bool { return client.PoolStats().IdleConns > 0 })
 	}

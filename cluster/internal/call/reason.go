@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
@@ -33,6 +34,15 @@ func reasonOf(err error) string {
 		return reason.Timeout
 	}
 	return reason.Conn
+}
+
+// Unanswered reports whether err says that Redis gave no valid answer.
+func Unanswered(err error) bool {
+	if _, ok := err.(*cluster.RedisError); ok { //nolint:errorlint // the common case: errors.As would allocate
+		return true
+	}
+	var lost *cluster.RedisError
+	return errors.As(err, &lost)
 }
 
 // isFull reports whether Redis has no memory for new keys. Redis answers at once then, and continues with existing

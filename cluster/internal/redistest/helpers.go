@@ -106,5 +106,5 @@ func RequireReason(t testing.TB, err error, reason string) {
 	var lost *cluster.RedisError
 	require.ErrorAs(t, err, &lost)
 	require.Equal(t, reason, lost.Reason, "%v", err)
-	require.ErrorIs(t, err, cluster.ErrRedis)
+	require.ErrorAs(t, err, new(*cluster.RedisError))
 }
