@@ -29,8 +29,8 @@ func (v Var) String() string {
 		}
 		all[source] = append(all[source], next)
 	}
-	text, err := json.Marshal(all)
-	if err != nil { // a source of a user yields NaN
+	text, err := json.Marshal(all) //nolint:musttag // the fields of a Distribution keep their names
+	if err != nil {                // a source of a user yields NaN
 		text, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // a text
 	}
 	return string(text)

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"log"
 	"net/http"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,8 +33,7 @@ func main() {
 	file := flag.String("json", "", "write the figures of -check to `FILE`")
 	flag.Parse()
 	if *probe {
-		check(*file)
-		return
+		os.Exit(check(*file))
 	}
 	gate := spillway.New(spillway.Must(shedder.New(&shedder.Options{Name: "api"})))
 	mux, page := telemetry(map[string]stats.Source{"api": gate}, sdkmetric.NewManualReader()) // in production, a reader that sends
