@@ -65,7 +65,7 @@ func TestAPoolOfSlowUnevenCallsIsProtectedForMinutes(t *testing.T) {
 		slots          int
 		load, goodput  float64
 		wronglyRefused float64
-	}{{20, 0.8, 0.77, 0.0}, {20, 1.3, 0.85, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
+	}{{20, 0.8, 0.77, 0.0}, {20, 1.3, 0.82, 0.01}, {20, 2, 0.82, 0.01}, {10, 4, 0.82, 0.01}} {
 		s := sim.Named("pool", c.load)
 		s.Machine.Pools["db"] = c.slots
 		s.Classes[0].Stages[1].Wait = sim.Dist{Exp: 200 * time.Millisecond}

@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/internal/gatetest"
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -269,6 +270,9 @@ func http2Attacks() map[string]func(c *rawConn) {
 		}
 	}
 	for _, path := range []string{"/hints", "/proxy/hints", "/big", "/proxy/big"} {
+		if race.Enabled && path == "/proxy/hints" {
+			continue // httputil.ReverseProxy clears the header of a 103 while net/http still writes it to a client that left
+		}
 		attacks["leaves "+path] = func(c *rawConn) { _ = c.WriteRSTStream(c.open(true, "GET", path), http2.ErrCodeRefusedStream) }
 	}
 	return attacks

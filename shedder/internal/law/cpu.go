@@ -59,6 +59,9 @@ func (c *cpu) step(l *Law, r *Reading) {
 		x *= c.squeeze
 		c.limit = x + math.Sqrt(x)
 	}
+	if unknown := h.pass == 0 || typical == 0; unknown && r.CPUKnown && r.CPU >= p.Full && r.Wait-r.Pause >= p.Wait {
+		c.limit = 0 // so many share the CPU that none has been answered yet: the least limit holds until some are
+	}
 	threshold := l.o.Threshold
 	if l.latency.typical == 0 { // the least latency is a guess: only a full CPU makes up for that
 		threshold = math.Max(threshold, p.Full)
@@ -66,7 +69,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 	busy := r.CPUKnown && (r.CPU >= threshold || r.Smoothed >= threshold) || c.waited >= p.Wait
 	c.busy = busy || r.Signal
 	c.left -= r.Dt
-	over := busy && typical > 0 && (r.InFlight > c.limit || c.drop > 0 || l.refusing())
+	over := busy && (typical > 0 || c.limit == 0) && (r.InFlight > c.limit || c.drop > 0 || l.refusing())
 	if over || r.Signal || c.inForce() && l.refusing() {
 		c.left = l.o.CoolDown
 	}

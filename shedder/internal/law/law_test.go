@@ -302,6 +302,21 @@ func TestTheDropFollowsTheStandingWait(t *testing.T) {
 	require.Zero(t, c.drop, "and neither is the time that the process stood still")
 }
 
+// So many start at once that they share the CPU and none of them ends.
+func TestAFullCPULimitsBeforeAnythingIsAnswered(t *testing.T) {
+	p := newPlant(12, Options{}, 0, constant(1e6))
+	p.r.CPUKnown, p.r.CPUFresh, p.r.CPUs, p.r.Running = true, true, 2, 1
+	p.run(0.5, 300)
+	require.Equal(t, math.Inf(1), p.v.Limit, "the CPU is idle: they may just take long")
+	p.r.CPU, p.r.Smoothed = 1, 0.5
+	p.run(0.1, 300)
+	require.Equal(t, math.Inf(1), p.v.Limit, "no goroutine waits for the CPU")
+	p.r.Wait, p.r.WaitFresh = 0.01, true
+	p.run(0.1, 300)
+	require.Equal(t, 4.0, p.v.Limit)
+	require.Equal(t, CPU, p.v.Reason)
+}
+
 func TestASignalPutsTheLeastLimitInForce(t *testing.T) {
 	p := newPlant(12, Options{MinLimit: 3}, 0, constant(0.01))
 	p.r.Signal = true
