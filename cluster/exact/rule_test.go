@@ -332,6 +332,7 @@ func TestKeysOfALimitAreInOneSlot(t *testing.T) {
 }
 
 func TestRulesThatCannotBeRight(t *testing.T) {
+	var large int64 = 1<<52 + 1 // no constant: it is too large for an int of 32 bits
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	for want, rule := range map[string]limiter.Rule{
 		"Rules[0]: must be set, got nil": nil,
@@ -345,7 +346,7 @@ func TestRulesThatCannotBeRight(t *testing.T) {
 		"Rules[0]: token bucket: Burst of 3663 tokens is too much at a rate of 1 per 24h0m0s":              limiter.Bucket{Rate: limiter.Per(1, 24*time.Hour), Burst: 3653 + 10},
 		"Rules[0]: limiter: Bucket: Burst must be at least 1, got -1":                                      perSecond(1, -1),
 		"Rules[0]: limiter: FixedWindow: Limit must be in 1..2^53, got 0":                                  limiter.FixedWindow{Period: 1},
-		"Rules[0]: fixed window: Limit must be at most 2^52, got 4503599627370497":                         limiter.FixedWindow{Limit: 1<<52 + 1, Period: time.Second},
+		"Rules[0]: fixed window: Limit must be at most 2^52, got 4503599627370497":                         limiter.FixedWindow{Limit: int(large), Period: time.Second},
 		"Rules[0]: fixed window: window must be in 1ms..87840h0m0s, got 1ns":                               limiter.FixedWindow{Limit: 1, Period: 1},
 		"Rules[0]: sliding log: Limit must be at most 100000, got 100001":                                  limiter.SlidingLog{Limit: 100_001, Window: time.Second},
 		"Rules[0]: limiter: FixedWindow: either Period or Calendar must be set, got 0s and 0":              limiter.FixedWindow{Limit: 1},
