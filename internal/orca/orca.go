@@ -85,7 +85,7 @@ func (r *Reporter) Report(now time.Time) *Report {
 type load struct {
 	at               time.Time
 	requests, errors float64 // counts
-	rps, eps         float64 // averages
+	rps, eps, used   float64 // averages; used is the share of the limit that is in use
 }
 
 // next returns the report at now.
@@ -111,14 +111,21 @@ func (l *load) next(metrics iter.Seq[stats.Metric], now time.Time) *Report {
 			inFlight = m.Value
 		}
 	}
+	var used float64
 	if limit > 0 {
-		demand = max(demand, inFlight/limit)
+		// The request that carries the report is in flight. Counted, it would make a server of few requests look busy, and a
+		// balancer would send it fewer still.
+		used = max(0, inFlight-1) / limit
 	}
-	if dt := now.Sub(l.at).Seconds(); !l.at.IsZero() && dt > 0 {
+	if dt := now.Sub(l.at).Seconds(); l.at.IsZero() {
+		l.used = used
+	} else if dt > 0 {
 		weight := -math.Expm1(-dt / span)
 		l.rps += ((requests-l.requests)/dt - l.rps) * weight
 		l.eps += ((errors-l.errors)/dt - l.eps) * weight
+		l.used += (used - l.used) * weight
 	}
+	demand = max(demand, l.used)
 	l.at, l.requests, l.errors = now, requests, errors
 	return render(now, demand, cpu, l.rps, l.eps)
 }

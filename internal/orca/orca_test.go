@@ -1,6 +1,7 @@
 package orca
 
 import (
+	"fmt"
 	"iter"
 	"testing"
 	"time"
@@ -56,4 +57,26 @@ func TestReports(t *testing.T) {
 	require.Nil(t, none)
 	_, err = New(3, source)
 	require.EqualError(t, err, "LoadReport: must be one of the constants, got 3")
+}
+
+// A server of few requests says that it is idle, though each request that carries a report is in flight.
+func TestUtilizationIsThatOfTheOthers(t *testing.T) {
+	inFlight := 1.0
+	r, err := New(Always, func() iter.Seq[stats.Metric] {
+		return func(yield func(stats.Metric) bool) {
+			_ = yield(stats.Metric{Name: "spillway.adaptive.limit", Value: 8}) &&
+				yield(stats.Metric{Name: "spillway.adaptive.in_flight", Value: inFlight})
+		}
+	})
+	require.NoError(t, err)
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	require.Contains(t, r.Report(now).Text[0], "application_utilization=0,")
+	for i := range 100 { // now one, now seven others: half of the limit on average
+		inFlight = 2 + 6*float64(i%2)
+		r.Report(now.Add(time.Duration(i+1) * 100 * time.Millisecond))
+	}
+	var used float64
+	_, err = fmt.Sscanf(r.Report(now.Add(10 * time.Second)).Text[0], "TEXT application_utilization=%f", &used)
+	require.NoError(t, err)
+	require.InDelta(t, 0.5, used, 0.05)
 }
