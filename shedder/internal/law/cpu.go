@@ -57,6 +57,9 @@ func (c *cpu) step(l *Law, r *Reading) {
 		}
 		x := h.pass/r.Running*typical + h.rate*(math.Max(a/8, a-c.waited)+r.Pause)
 		x *= c.squeeze
+		if l.quota.bites() { // fewer would not keep the CPU busy for as long as the quota lets it run
+			x = math.Max(x, h.rate*l.quota.spread(typical))
+		}
 		c.limit = x + math.Sqrt(x)
 	}
 	if unknown := h.pass == 0 || typical == 0; unknown && r.CPUKnown && r.CPU >= p.Full && r.Wait-r.Pause >= p.Wait {
