@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/overload"
 )
 
 // A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone equals the
@@ -59,25 +60,16 @@ func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 
 // startNode starts a node and waits until it is ready.
 func startNode(o nodeOrders) (*process, error) {
-	self, err := os.Executable()
+	cmd, stdin, err := overload.Again(context.Background(), ordersEnv, o)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(o)
+	p := &process{cmd: cmd, stdin: stdin}
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(self)}
-	p.cmd.Env = append(os.Environ(), ordersEnv+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	p.lines = bufio.NewScanner(stdout)
