@@ -33,7 +33,7 @@ type process struct {
 }
 
 // startFleet starts nodes whose clocks are ahead by the given times.
-func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
+func startFleet(ctx context.Context, addr string, rate int, ahead []time.Duration) (*fleet, error) {
 	f := &fleet{rate: rate, tallies: make([][]tally, len(ahead))}
 	known := limit{addr: addr, rate: rate, nodes: 1}.compared()
 	defer closeAll(known)
@@ -41,7 +41,7 @@ func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 		f.limiters, f.clocks = append(f.limiters, e.name), append(f.clocks, e.clock)
 	}
 	for _, d := range ahead {
-		p, err := startNode(nodeOrders{Redis: addr, Rate: rate, Nodes: len(ahead), Ahead: d})
+		p, err := startNode(ctx, nodeOrders{Redis: addr, Rate: rate, Nodes: len(ahead), Ahead: d})
 		if err != nil {
 			f.stop()
 			return nil, err
@@ -59,8 +59,8 @@ func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 }
 
 // startNode starts a node and waits until it is ready.
-func startNode(o nodeOrders) (*process, error) {
-	cmd, stdin, err := overload.Again(context.Background(), ordersEnv, o)
+func startNode(ctx context.Context, o nodeOrders) (*process, error) {
+	cmd, stdin, err := overload.Again(ctx, ordersEnv, o)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (b *bench) losses(ctx context.Context) ([]loss, error) {
 	if err := b.server.Client.FlushDB(ctx).Err(); err != nil {
 		return nil, err
 	}
-	f, err := startFleet(b.server.Addr, b.rate, make([]time.Duration, fleetSize))
+	f, err := startFleet(ctx, b.server.Addr, b.rate, make([]time.Duration, fleetSize))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (b *bench) skews(ctx context.Context) ([]skew, error) {
 	for i := range ahead[fleetSize/2:] {
 		ahead[i] = time.Second
 	}
-	f, err := startFleet(b.server.Addr, b.rate, ahead)
+	f, err := startFleet(ctx, b.server.Addr, b.rate, ahead)
 	if err != nil {
 		return nil, err
 	}

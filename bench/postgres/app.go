@@ -108,8 +108,8 @@ type app struct {
 }
 
 // startApp starts this program once more as the app, in the given control group.
-func startApp(o orders, group *overload.Cgroup) (*app, error) {
-	cmd, stdin, err := overload.Again(context.Background(), appEnv, o)
+func startApp(ctx context.Context, o orders, group *overload.Cgroup) (*app, error) {
+	cmd, stdin, err := overload.Again(ctx, appEnv, o)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ const (
 // with starts an app, lets f use it and stops it. It waits until the database has forgotten it.
 func (r *rig) with(ctx context.Context, o orders, f func(c *clients) error) ([]glimpse, error) {
 	o.URL = r.db.url()
-	a, err := startApp(o, r.group)
+	a, err := startApp(ctx, o, r.group)
 	if err != nil {
 		return nil, err
 	}
