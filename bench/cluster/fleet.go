@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone equals the
