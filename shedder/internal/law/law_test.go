@@ -198,7 +198,7 @@ func TestAQuotaKeepsItsTimeBusy(t *testing.T) {
 		return p.cpu.limit
 	}
 	require.Less(t, squeezed(0, 1), 6.0)
-	require.Greater(t, squeezed(0.06, 0.4), 400*(0.02/0.4+0.03))
+	require.Greater(t, squeezed(0.06, 0.4), 400*0.02/0.4)
 }
 
 // A dependency that answers nothing for a while is no reason to open the door, and its return is seen at once.
