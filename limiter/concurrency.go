@@ -106,7 +106,7 @@ func (c *places) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, 
 	return Reservation{from: c, n: int64(n)}, nil
 }
 
-// ns ignores the time and returns that of the Reservation, because places are held until they are given back.
+// ns returns 0: a place has no time, because it is held until it is given back.
 func (c *places) ns(time.Time) int64 { return 0 }
 
 func (c *places) refund(_ time.Time, _ Reservation, n int64) { c.release(n) }

@@ -16,7 +16,7 @@ import (
 type limit[S any] struct {
 	clock  clock
 	reject refusals
-	// calendar is that of the plan.
+	// calendar is true for windows of the calendar.
 	calendar bool
 	// closed is the time until which nothing passes, unless tokens are given back. With it, refusals during a flood
 	// take no lock.
@@ -147,7 +147,7 @@ func (l *limit[S]) TuneAt(now time.Time, rule Rule) error {
 	return l.tune(l.clock.moment(now), rule)
 }
 
-// tune is TuneAt for a caller that holds the lock.
+// tune is like TuneAt. The caller holds the lock.
 func (l *limit[S]) tune(m moment, rule Rule) error {
 	next, err := l.plan.next(rule)
 	if err != nil {

@@ -179,7 +179,7 @@ func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, e
 	return Reservation{from: q, n: int64(n)}, nil
 }
 
-// ns ignores the time and returns that of the Reservation, because places are held until they are given back.
+// ns returns 0: a place has no time, because it is held until it is given back.
 func (q *queue) ns(time.Time) int64 { return 0 }
 
 func (q *queue) refund(now time.Time, _ Reservation, n int64) { q.release(q.clock.ns(now), n) }

@@ -22,8 +22,8 @@ import (
 // x/time treats a time before the last one as a step back, and gains tokens by it. The limit passes it the later of the
 // two times.
 //
-// A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not tell how many of them
-// time has returned already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
+// A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not report how many of them
+// have refilled already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
 // later Policy queues for longer than a Burst takes to fill. In that case use a Bucket, which is exact.
 //
 // Change the rate through the rate.Limiter itself; Tune changes nothing. A [Keyed] cannot keep an XTime for each key.
@@ -150,7 +150,7 @@ func (x *xtime) Rule() Rule { return x.rule }
 
 func (x *xtime) Tune(rule Rule) error { return x.TuneAt(time.Time{}, rule) }
 
-// TuneAt is that of [Limiter]. It changes nothing.
+// TuneAt changes nothing, and fails.
 func (x *xtime) TuneAt(_ time.Time, rule Rule) error {
 	r, ok := rule.(XTime)
 	switch {
@@ -201,7 +201,7 @@ func (x *xtime) PeekAt(now time.Time) State {
 	return st
 }
 
-// Idle is that of [Member]: it reports whether the bucket is full.
+// Idle reports whether the bucket is full.
 func (x *xtime) Idle(now time.Time) bool {
 	st := x.PeekAt(now)
 	return st.Remaining == st.Limit

@@ -31,8 +31,8 @@ func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
 
-// Wide is Count for the few counters of a process that every request writes: four times as many stripes, at most 64,
-// and 1 if GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
+// Wide returns the number of stripes of a counter that every request writes: four times Count, at most 64, and 1 if
+// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
 func Wide() int {
 	if n := Count(); n > 1 {
 		return min(4*n, 2*maxCount)
