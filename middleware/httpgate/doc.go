@@ -8,8 +8,8 @@
 //
 // A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its
 // context give the outcome for the policies. A request that the gate refuses is answered at once with 503 Service
-// Unavailable, or 429 Too Many Requests if the caller used up its own share, a Retry-After and a small problem
-// document. Nothing is logged, and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one
+// Unavailable, or with 429 Too Many Requests if the caller used up its own share. The answer has a Retry-After and a
+// small problem document. Nothing is logged, and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one
 // in the process.
 //
 // # Where it stands
