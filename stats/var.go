@@ -9,7 +9,7 @@ import "encoding/json"
 // As an attribute of a line of package log/slog, it reads the sources only if the line is written.
 type Var map[string]Source
 
-// String returns an object with an array of metrics for each source, as [Each] yields them.
+// String returns an object with an array of metrics for each source, as [Each] yields them, without those that name keys.
 func (v Var) String() string {
 	text, err := v.MarshalJSON()
 	if err != nil { // a source of a user yields NaN
@@ -31,6 +31,9 @@ func (v Var) MarshalJSON() ([]byte, error) {
 		all[source] = []metric{}
 	}
 	for source, m := range Each(v) {
+		if m.Label("key") != "" {
+			continue
+		}
 		next := metric{Name: m.Name, Value: m.Value, Distribution: m.Distribution}
 		for _, l := range m.Labels {
 			if next.Labels == nil {
