@@ -182,7 +182,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	if h.n < 9 { // no growth of so few is significant: 3 √n > n
 		return false
 	}
-	half := min(len(h.ring), reach) / 2
+	half := min(len(h.ring), reach, h.grown()) / 2
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
@@ -216,6 +216,18 @@ func (h *history) piles(p *Params, least float64) bool {
 	}
 	deviation, waited, answers := h.order(p.Few)
 	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= 7
+}
+
+// grown returns for how many buckets at least an eighth of the requests now in flight has been there. Before, the service
+// may have had less to do than it can.
+func (h *history) grown() int {
+	inside := h.n
+	for k := len(h.ring) - 1; k >= 0; k-- {
+		if inside -= h.ring[k].admitted - h.ring[k].left; inside < h.n/8 {
+			return len(h.ring) - k
+		}
+	}
+	return len(h.ring)
 }
 
 // order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how

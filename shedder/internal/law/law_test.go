@@ -128,6 +128,24 @@ func TestTheLimitTightensWhileMuchIsRefused(t *testing.T) {
 	require.Greater(t, p.v.Limit, 1.5*tight)
 }
 
+// A light load shortly before does not hide a queue: it says nothing about how much the service can answer.
+func TestAStepAfterFewAnswersIsProtected(t *testing.T) {
+	for name, takes := range map[string]func(float64) draw{"constant": constant, "exponential": exponential, "lognormal": lognormal} {
+		for _, slots := range []int{1, 4, 8} {
+			late := 0
+			for seed := range uint64(50) {
+				p := newPlant(seed, Options{}, slots, takes(float64(slots)/30)) // 30/s
+				p.run(2, 15)
+				p.run(5, 150)
+				if p.refused < 0.3*5*150 {
+					late++
+				}
+			}
+			require.LessOrEqual(t, late, 3, "%s, %d slots: of 50", name, slots)
+		}
+	}
+}
+
 // pure skips a long test where it would be ten times as long: the law has one goroutine.
 func pure(t *testing.T) {
 	t.Helper()
