@@ -31,6 +31,7 @@ var floors = map[string]int{
 	"internal/grpctext":   0,
 	"internal/isnil":      0,
 	"internal/name":       0,
+	"internal/places":     0,
 	"internal/race":       0,
 	"internal/splitmix":   0,
 	"internal/roundup":    0,
@@ -58,19 +59,19 @@ var floors = map[string]int{
 	"sim":                 4,
 	"bench":               4,
 	"examples":            4,
-	"internal/overload":   4,
+	"lab":                 4,
 }
 
 // sideways lists the imports between rooms of one floor that are meant.
 var sideways = map[string][]string{
-	"internal/tally":      {"stats"},                    // it counts by its counters
-	"internal/waited":     {"stats"},                    // it records a stats.Distribution
-	"internal/feed":       {"stats"},                    // it builds metrics
-	"internal/orca":       {"stats"},                    // it reads metrics
-	"internal/rejections": {"."},                        // it builds refusals
-	"cluster":             {"breaker", "limiter"},       // it is a client of Redis itself
-	"bench":               {"sim", "internal/overload"}, // as examples
-	"examples":            {"sim", "internal/overload"}, // programs
+	"internal/tally":      {"stats"},              // it counts by its counters
+	"internal/waited":     {"stats"},              // it records a stats.Distribution
+	"internal/feed":       {"stats"},              // it builds metrics
+	"internal/orca":       {"stats"},              // it reads metrics
+	"internal/rejections": {"."},                  // it builds refusals
+	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
+	"bench":               {"sim", "lab"},         // as examples
+	"examples":            {"sim", "lab"},         // programs
 }
 
 // mayRequire lists what the root module may require directly: whoever imports Spillway builds it.
@@ -132,7 +133,7 @@ func TestMisdirected(t *testing.T) {
 		{"middleware/grpcgate", "middleware/httpgate", false},
 		{"middleware/httpgate/inner", "middleware/httpgate", true},
 		{"telemetry/prometheus", "shedder", false},
-		{"shedder", "internal/overload", false},
+		{"shedder", "lab", false},
 		{"sim", "shedder", true},
 		{"sim", "examples/overload", false},
 		{"examples/overload", "middleware/httpgate", true},
@@ -333,7 +334,7 @@ func TestExportedNames(t *testing.T) {
 	counts, sum := map[string]int{}, 0
 	for _, file := range goFiles(t) {
 		folder := path.Dir(file)
-		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc([]string{"bench", "examples", "internal"}, func(part string) bool {
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc([]string{"bench", "examples", "internal", "lab"}, func(part string) bool {
 			return slices.Contains(strings.Split(folder, "/"), part)
 		}) {
 			continue

@@ -76,6 +76,7 @@ require (
 	github.com/smartystreets/goconvey v1.8.1 // indirect
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
 	github.com/spillway-go/spillway/cluster v0.0.0
+	github.com/spillway-go/spillway/lab v0.0.0
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/tklauser/go-sysconf v0.3.12 // indirect
 	github.com/tklauser/numcpus v0.6.1 // indirect
@@ -89,3 +90,5 @@ require (
 )
 
 replace github.com/spillway-go/spillway/cluster => ../cluster
+
+replace github.com/spillway-go/spillway/lab => ../lab

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -211,17 +212,21 @@ func (o *Options) keep(old *Options) (err error) {
 	if o.Name, err = name.Keep("breaker", old.Name, o.Name); err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}
-	switch {
-	case o.Window != 0 && o.Window != old.Window:
-		return fmt.Errorf("breaker: Tune: Window cannot change from %v, got %v", old.Window, o.Window)
-	case o.Buckets != 0 && o.Buckets != old.Buckets:
-		return fmt.Errorf("breaker: Tune: Buckets cannot change from %d, got %d", old.Buckets, o.Buckets)
-	case o.WindowCalls != 0 && o.WindowCalls != old.WindowCalls:
-		return fmt.Errorf("breaker: Tune: WindowCalls cannot change from %d, got %d", old.WindowCalls, o.WindowCalls)
-	case o.Seed != 0 && o.Seed != old.Seed:
-		return fmt.Errorf("breaker: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
+	return cmp.Or(
+		keepField("breaker: Tune: Window", &o.Window, old.Window),
+		keepField("breaker: Tune: Buckets", &o.Buckets, old.Buckets),
+		keepField("breaker: Tune: WindowCalls", &o.WindowCalls, old.WindowCalls),
+		keepField("breaker: Tune: Seed", &o.Seed, old.Seed),
+	)
+}
+
+// keepField sets a field that cannot be tuned to its old value. The error says that the field is neither zero nor old.
+func keepField[T comparable](field string, given *T, old T) error {
+	var zero T
+	if *given != zero && *given != old {
+		return fmt.Errorf("%s cannot change from %v, got %v", field, old, *given)
 	}
-	o.Window, o.Buckets, o.WindowCalls, o.Seed = old.Window, old.Buckets, old.WindowCalls, old.Seed
+	*given = old
 	return nil
 }
 

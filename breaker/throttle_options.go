@@ -82,14 +82,9 @@ func (o *ThrottleOptions) keep(old *ThrottleOptions) (err error) {
 	if o.Name, err = name.Keep("breaker: Throttle", old.Name, o.Name); err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}
-	switch {
-	case o.Window != 0 && o.Window != old.Window:
-		return fmt.Errorf("breaker: Throttle: Tune: Window cannot change from %v, got %v", old.Window, o.Window)
-	case o.Buckets != 0 && o.Buckets != old.Buckets:
-		return fmt.Errorf("breaker: Throttle: Tune: Buckets cannot change from %d, got %d", old.Buckets, o.Buckets)
-	case o.Seed != 0 && o.Seed != old.Seed:
-		return fmt.Errorf("breaker: Throttle: Tune: Seed cannot change from %d, got %d", old.Seed, o.Seed)
-	}
-	o.Window, o.Buckets, o.Seed = old.Window, old.Buckets, old.Seed
-	return nil
+	return cmp.Or(
+		keepField("breaker: Throttle: Tune: Window", &o.Window, old.Window),
+		keepField("breaker: Throttle: Tune: Buckets", &o.Buckets, old.Buckets),
+		keepField("breaker: Throttle: Tune: Seed", &o.Seed, old.Seed),
+	)
 }

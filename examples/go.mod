@@ -65,6 +65,7 @@ require (
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/shirou/gopsutil/v3 v3.24.5 // indirect
 	github.com/shoenig/go-m1cpu v0.2.1 // indirect
+	github.com/spillway-go/spillway/lab v0.0.0
 	github.com/tinylib/msgp v1.6.3 // indirect
 	github.com/tklauser/go-sysconf v0.3.12 // indirect
 	github.com/tklauser/numcpus v0.6.1 // indirect
@@ -98,3 +99,5 @@ replace github.com/spillway-go/spillway/cluster => ../cluster
 replace github.com/spillway-go/spillway/telemetry/otel => ../telemetry/otel
 
 replace github.com/spillway-go/spillway/telemetry/prom => ../telemetry/prom
+
+replace github.com/spillway-go/spillway/lab => ../lab

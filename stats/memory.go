@@ -97,8 +97,7 @@ func (m *memoryMeter) take(s *MemorySample, now time.Time) time.Time {
 }
 
 func (m *memoryMeter) measure(s *MemorySample, now time.Time) {
-	if age := now.Sub(m.checked); m.checked.IsZero() || age < 0 || age >= limitsInterval {
-		m.checked = now
+	if limitsDue(&m.checked, now) {
 		m.group, m.failed = m.groupLimit()
 	}
 	h, err := m.read()

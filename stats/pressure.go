@@ -76,8 +76,7 @@ func (p *pressureMeter) take(s *PressureSample, now time.Time) time.Time {
 }
 
 func (p *pressureMeter) measure(s *PressureSample, now time.Time) {
-	if age := now.Sub(p.checked); p.checked.IsZero() || age < 0 || age >= limitsInterval {
-		p.checked = now
+	if limitsDue(&p.checked, now) {
 		p.folder = ""
 		if _, folders := p.groups.Look(); len(folders) > 0 {
 			p.folder = folders[0]

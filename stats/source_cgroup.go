@@ -13,6 +13,15 @@ import (
 // limitsInterval is how often limits, which change rarely, are read again.
 const limitsInterval = 2 * time.Second
 
+// limitsDue reports whether to read limits again that were read at *last, and then sets *last to now.
+func limitsDue(last *time.Time, now time.Time) bool {
+	if age := now.Sub(*last); !last.IsZero() && age >= 0 && age < limitsInterval {
+		return false
+	}
+	*last = now
+	return true
+}
+
 // CgroupCPU returns a source that reads the Linux control group of this process, version 1 or 2.
 //
 // The used CPU time is that of the whole group, including sidecars in the same group. The limit is the lowest of the
@@ -114,11 +123,10 @@ func (c *cgroupSource) cpus() float64 {
 }
 
 func (c *cgroupSource) refreshLimits(now time.Time) error {
-	if age := now.Sub(c.checked); !c.checked.IsZero() && age >= 0 && age < limitsInterval {
+	if !limitsDue(&c.checked, now) {
 		return c.err
 	}
 	if c.group != nil && !c.group.Moved() {
-		c.checked = now
 		err := c.group.ReadLimits()
 		if err != nil {
 			c.forget()

@@ -34,8 +34,8 @@ type hostSource struct {
 func (h *hostSource) ReadCPU(now time.Time) (CPUReading, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if age := now.Sub(h.checked); h.cpus == 0 || age < 0 || age >= limitsInterval {
-		h.cpus, h.checked = h.online(), now
+	if limitsDue(&h.checked, now) || h.cpus == 0 {
+		h.cpus = h.online()
 	}
 	used, err := h.busy()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A served is one guard's figures under one load of one work, as bench/overload writes them.

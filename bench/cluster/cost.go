@@ -24,7 +24,7 @@ type cost struct {
 
 // costs measures the cost of a decision for the server.
 func (b *bench) costs(ctx context.Context) ([]cost, error) {
-	l := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll, wait: time.Second} // a busy machine is no error
+	l := limit{addr: b.server.Addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll, wait: time.Second} // a busy machine is no error
 	all := []entry{
 		l.bucket(),
 		l.rule("spillway FixedWindow", limiter.FixedWindow{Limit: plenty, Period: time.Hour}),
@@ -55,7 +55,7 @@ func (b *bench) costs(ctx context.Context) ([]cost, error) {
 }
 
 func (b *bench) cost(ctx context.Context, e *entry) (cost, error) {
-	if err := b.server.client.FlushDB(ctx).Err(); err != nil {
+	if err := b.server.Client.FlushDB(ctx).Err(); err != nil {
 		return cost{}, err
 	}
 	for range 100 { // let the server learn the script
@@ -90,7 +90,7 @@ func (b *bench) cost(ctx context.Context, e *entry) (cost, error) {
 
 // commands returns the µs that the server spends in commands for each of n decisions.
 func (b *bench) commands(ctx context.Context, e *entry, n float64, decide func() error) (float64, error) {
-	if err := b.server.client.ConfigResetStat(ctx).Err(); err != nil {
+	if err := b.server.Client.ConfigResetStat(ctx).Err(); err != nil {
 		return 0, err
 	}
 	if err := decide(); err != nil {

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A fleet is several nodes, each in a separate process with one of each limiter. The load of each node alone equals the
@@ -32,7 +33,7 @@ type process struct {
 }
 
 // startFleet starts nodes whose clocks are ahead by the given times.
-func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
+func startFleet(ctx context.Context, addr string, rate int, ahead []time.Duration) (*fleet, error) {
 	f := &fleet{rate: rate, tallies: make([][]tally, len(ahead))}
 	known := limit{addr: addr, rate: rate, nodes: 1}.compared()
 	defer closeAll(known)
@@ -40,7 +41,7 @@ func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 		f.limiters, f.clocks = append(f.limiters, e.name), append(f.clocks, e.clock)
 	}
 	for _, d := range ahead {
-		p, err := startNode(nodeOrders{Redis: addr, Rate: rate, Nodes: len(ahead), Ahead: d})
+		p, err := startNode(ctx, nodeOrders{Redis: addr, Rate: rate, Nodes: len(ahead), Ahead: d})
 		if err != nil {
 			f.stop()
 			return nil, err
@@ -58,26 +59,17 @@ func startFleet(addr string, rate int, ahead []time.Duration) (*fleet, error) {
 }
 
 // startNode starts a node and waits until it is ready.
-func startNode(o nodeOrders) (*process, error) {
-	self, err := os.Executable()
+func startNode(ctx context.Context, o nodeOrders) (*process, error) {
+	cmd, stdin, err := overload.Again(ctx, ordersEnv, o)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(o)
+	p := &process{cmd: cmd, stdin: stdin}
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(self)}
-	p.cmd.Env = append(os.Environ(), ordersEnv+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	p.lines = bufio.NewScanner(stdout)

@@ -26,9 +26,9 @@ type speed struct {
 
 // heats measures how many decisions about one key callers get. The first entry is the yardstick of the ratios.
 func (b *bench) heats(ctx context.Context) ([]heat, error) {
-	all := limit{addr: b.server.addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll}.compared()
+	all := limit{addr: b.server.Addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll}.compared()
 	all[0].close()
-	all[0] = limit{addr: b.server.addr, rate: abundance, nodes: 1, loss: cluster.RefuseAll}.quota()
+	all[0] = limit{addr: b.server.Addr, rate: abundance, nodes: 1, loss: cluster.RefuseAll}.quota()
 	defer closeAll(all)
 	passes := make([][]heat, len(all))
 	for range b.passes {

@@ -31,6 +31,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/zeromicro/go-zero/core/logx"
+
+	"github.com/spillway-go/spillway/bench/internal/redisserver"
 )
 
 func main() {
@@ -53,7 +55,7 @@ func exit(err error) {
 
 // A bench is one run.
 type bench struct {
-	server         *server
+	server         server
 	parts          []string
 	passes         int
 	calls, callers int
@@ -100,10 +102,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	logx.Disable()
 	redis.SetLogger(silent{})
 	var err error
-	if b.server, err = openServer(ctx, *addr); err != nil {
+	if b.server.Server, err = redisserver.Open(ctx, *addr); err != nil {
 		return err
 	}
-	defer b.server.close()
+	defer b.server.Close()
 	r, err := b.measure(ctx)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/bench/internal/race"
+	"github.com/spillway-go/spillway/bench/internal/redisserver"
 )
 
 func TestMain(m *testing.M) {
@@ -102,13 +103,13 @@ func TestTrouble(t *testing.T) {
 
 func TestAGivenRedisIsNotKilled(t *testing.T) {
 	needRedis(t)
-	s, err := openServer(t.Context(), "")
+	s, err := redisserver.Open(t.Context(), "")
 	require.NoError(t, err)
-	defer s.close()
-	_, r := measure(t, "-redis", s.addr, "-only", "cost,loss", "-passes", "1", "-calls", "10", "-callers", "2")
+	defer s.Close()
+	_, r := measure(t, "-redis", s.Addr, "-only", "cost,loss", "-passes", "1", "-calls", "10", "-callers", "2")
 	require.Len(t, r.Cost, 8)
 	require.Empty(t, r.Loss)
-	require.NoError(t, s.client.Ping(t.Context()).Err())
+	require.NoError(t, s.Client.Ping(t.Context()).Err())
 }
 
 func TestArgumentsThatCannotBeRight(t *testing.T) {

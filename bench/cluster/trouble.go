@@ -23,19 +23,19 @@ type loss struct {
 
 // losses kills Redis for a while, while all limiters get the same load.
 func (b *bench) losses(ctx context.Context) ([]loss, error) {
-	if err := b.server.client.FlushDB(ctx).Err(); err != nil {
+	if err := b.server.Client.FlushDB(ctx).Err(); err != nil {
 		return nil, err
 	}
-	f, err := startFleet(b.server.addr, b.rate, make([]time.Duration, fleetSize))
+	f, err := startFleet(ctx, b.server.Addr, b.rate, make([]time.Duration, fleetSize))
 	if err != nil {
 		return nil, err
 	}
 	defer f.stop()
 	spend(ctx, b.phase) // for the first burst, and leases
 	before := spend(ctx, b.phase)
-	b.server.kill()
+	b.server.Kill()
 	during := spend(ctx, b.phase)
-	if err := b.server.start(ctx); err != nil {
+	if err := b.server.Start(ctx); err != nil {
 		return nil, err
 	}
 	after := spend(ctx, 2*b.phase) // time enough for all to find it
@@ -86,14 +86,14 @@ type skew struct {
 
 // skews sets the clocks of half the nodes ahead by a second.
 func (b *bench) skews(ctx context.Context) ([]skew, error) {
-	if err := b.server.client.FlushDB(ctx).Err(); err != nil {
+	if err := b.server.Client.FlushDB(ctx).Err(); err != nil {
 		return nil, err
 	}
 	ahead := make([]time.Duration, fleetSize)
 	for i := range ahead[fleetSize/2:] {
 		ahead[i] = time.Second
 	}
-	f, err := startFleet(b.server.addr, b.rate, ahead)
+	f, err := startFleet(ctx, b.server.Addr, b.rate, ahead)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // figures are the output of -json: that of examples/overload, for several works.

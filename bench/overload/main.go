@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/bench/peers"
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 func main() { os.Exit(status()) }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spillway-go/spillway/internal/overload"
 	"github.com/spillway-go/spillway/internal/report"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // writePage shows all works on one page, each with the goodput at its loads and the course of its last pass.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // sweeps are the fixed limits that are tried for each work. The best of them is inside the list wherever it was looked for.

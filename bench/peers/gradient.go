@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // firstLimit is where the limits by latency begin, as in Netflix' library.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 const (
@@ -108,23 +108,14 @@ type app struct {
 }
 
 // startApp starts this program once more as the app, in the given control group.
-func startApp(o orders, group *overload.Cgroup) (*app, error) {
-	self, err := os.Executable()
+func startApp(ctx context.Context, o orders, group *overload.Cgroup) (*app, error) {
+	cmd, stdin, err := overload.Again(ctx, appEnv, o)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	a := &app{cmd: exec.Command(self)}
-	// 2 is what Go takes by itself for a quota of less than 2 CPUs, if the process is born under it.
-	a.cmd.Env = append(os.Environ(), appEnv+"="+string(text), "GOMAXPROCS=2")
-	a.cmd.Stderr = os.Stderr
+	a := &app{cmd: cmd, stdin: stdin}
+	a.cmd.Env = append(a.cmd.Env, "GOMAXPROCS=2") // Go's own choice for a process that starts under a quota of less than 2 CPUs
 	own(a.cmd, account{})
-	if a.stdin, err = a.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
 	r, w, err := os.Pipe() // Wait would close that of StdoutPipe while it is read
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A cell is one thing to be measured: one guard at one mix, load and fault.
@@ -43,7 +43,7 @@ const (
 // with starts an app, lets f use it and stops it. It waits until the database has forgotten it.
 func (r *rig) with(ctx context.Context, o orders, f func(c *clients) error) ([]glimpse, error) {
 	o.URL = r.db.url()
-	a, err := startApp(o, r.group)
+	a, err := startApp(ctx, o, r.group)
 	if err != nil {
 		return nil, err
 	}

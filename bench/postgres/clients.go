@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // The client's side of the bargain.
@@ -127,26 +127,6 @@ func kindOf(err error) kind {
 // closedLoop returns how many requests per second are answered when each of workers sends the next as soon as the last is
 // answered. The first second does not count.
 func (c *clients) closedLoop(ctx context.Context, m mix, workers int, d time.Duration) float64 {
-	const warm = time.Second
-	ctx, cancel := context.WithTimeout(ctx, warm+d)
-	defer cancel()
-	var done atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if c.byRoute[m.pick(rand.Float64())].Do(time.Now().Add(10*time.Second)) == nil {
-					done.Add(1)
-				} else {
-					pause(ctx, 10*time.Millisecond)
-				}
-			}
-		})
-	}
-	pause(ctx, warm)
-	start, before := time.Now(), done.Load()
-	<-ctx.Done()
-	rate := float64(done.Load()-before) / time.Since(start).Seconds()
-	wg.Wait()
-	return rate
+	do := func(by time.Time) error { return c.byRoute[m.pick(rand.Float64())].Do(by) }
+	return overload.ClosedLoop(ctx, do, workers, time.Second, d)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A result is one guard at one mix, load and fault. Goodput is a fraction of the capacity; other shares are fractions of

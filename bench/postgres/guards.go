@@ -14,7 +14,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/bench/peers"
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"

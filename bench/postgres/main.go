@@ -27,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 func main() { os.Exit(status()) }

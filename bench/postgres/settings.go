@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // settings are the flags.

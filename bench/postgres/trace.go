@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 // A trace is a CSV file of the figures of each shedder, beside those of the clients in the same 100 ms. A nil trace is

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/bench/internal/redisserver"
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/exact"
 	"github.com/spillway-go/spillway/limiter"
@@ -35,7 +36,7 @@ type liveRun struct {
 	shed        *shedder.Shedder
 	concurrency limiter.Limiter
 	limit       *exact.Limit
-	redis       *redisServer
+	redis       *redisserver.Server
 
 	started    atomic.Int64 // requests that reached the handlers
 	ended      atomic.Int64
@@ -88,10 +89,11 @@ func (l *liveRun) run(ctx context.Context, d time.Duration) (report, error) {
 // play runs the server and its clients for d, and returns the sizes of the heap.
 func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, err error) {
 	l.began = time.Now()
-	if l.redis, err = startRedis(ctx); err != nil {
+	quiet()
+	if l.redis, err = redisserver.Open(ctx, ""); err != nil {
 		return nil, err
 	}
-	defer l.redis.close()
+	defer l.redis.Close()
 	if err := l.build(); err != nil {
 		return nil, err
 	}
@@ -131,7 +133,7 @@ func (l *liveRun) play(ctx context.Context, d time.Duration) (heap []float64, er
 
 func (l *liveRun) build() (err error) {
 	if l.limit, err = exact.New(&exact.Options{
-		Client: l.redis.client, Nodes: 1,
+		Client: l.redis.Client, Nodes: 1,
 		Rules: []limiter.Rule{limiter.Bucket{Rate: limiter.Per(ratePerSecond, time.Second)}},
 	}); err != nil {
 		return err
@@ -174,9 +176,9 @@ func (l *liveRun) troubles(ctx context.Context, d time.Duration) {
 	rng := rand.New(rand.NewPCG(l.seed, 7))
 	for pause(ctx, min(6*time.Second, d/4)) {
 		l.restarts.Add(1)
-		l.redis.kill()
+		l.redis.Kill()
 		pause(ctx, time.Duration(rng.Int64N(int64(min(4*time.Second, d/6)))))
-		if err := l.redis.start(ctx); err != nil {
+		if err := l.redis.Start(context.WithoutCancel(ctx)); err != nil {
 			l.violate("redis", "%v", err)
 			return
 		}

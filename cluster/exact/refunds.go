@@ -3,7 +3,6 @@ package exact
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,19 +22,15 @@ func (l *Limit) giveAllBack(ctx context.Context, refunds []refund) error {
 	var lost int64
 	var keys int
 	var why error
-	var run call.Lanes
-	for part := range slices.Chunk(refunds, call.PerPipeline) {
-		run.Do(func() {
-			for i, err := range l.giveSomeBack(ctx, part) {
-				if err != nil {
-					mu.Lock()
-					lost, keys, why = lost+part[i].n, keys+1, err
-					mu.Unlock()
-				}
+	call.Pipelines(refunds, func(part []refund) {
+		for i, err := range l.giveSomeBack(ctx, part) {
+			if err != nil {
+				mu.Lock()
+				lost, keys, why = lost+part[i].n, keys+1, err
+				mu.Unlock()
 			}
-		})
-	}
-	run.Wait()
+		}
+	})
 	if why != nil {
 		return fmt.Errorf("exact: %d tokens of %d keys were not given back: %w", lost, keys, why)
 	}

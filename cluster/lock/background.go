@@ -77,11 +77,7 @@ func (s *Semaphore) renewDue(now time.Time) {
 			renewals = append(renewals, renewal{key, part})
 		}
 	}
-	var run call.Lanes
-	for part := range slices.Chunk(renewals, call.PerPipeline) {
-		run.Do(func() { s.renewSome(part) })
-	}
-	run.Wait()
+	call.Pipelines(renewals, s.renewSome)
 }
 
 // A renewal is a group of permits that one command can renew.
@@ -180,11 +176,7 @@ func (s *Semaphore) returnAll(ctx context.Context) int {
 			returns = append(returns, handBacks{g, part})
 		}
 	}
-	var run call.Lanes
-	for part := range slices.Chunk(returns, call.PerPipeline) {
-		run.Do(func() { s.returnSome(ctx, part) })
-	}
-	run.Wait()
+	call.Pipelines(returns, func(part []handBacks) { s.returnSome(ctx, part) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.going = 0

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 	"github.com/spillway-go/spillway/shedder"

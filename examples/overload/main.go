@@ -9,7 +9,7 @@ package main
 import (
 	"os"
 
-	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/lab/overload"
 )
 
 func main() {

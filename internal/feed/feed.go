@@ -12,13 +12,11 @@
 package feed
 
 import (
-	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
-	"time"
+	"sync/atomic"
 
 	"github.com/spillway-go/spillway/stats"
 )
@@ -31,6 +29,7 @@ type Row struct {
 	shape  shape
 	label  string   // of the values
 	values []string // of label
+	place  *atomic.Pointer[place]
 }
 
 type shape uint8
@@ -47,7 +46,9 @@ const (
 )
 
 func row(field, name, unit, help string, kind stats.Kind, fixed []stats.Label) Row {
-	return Row{field: field, metric: stats.Metric{Name: name, Unit: unit, Help: help, Kind: kind}, fixed: fixed}
+	return Row{
+		field: field, metric: stats.Metric{Name: name, Unit: unit, Help: help, Kind: kind}, fixed: fixed, place: new(atomic.Pointer[place]),
+	}
 }
 
 // Count is for a field that only grows.
@@ -114,7 +115,7 @@ func Histogram(field, name, help string, fixed ...stats.Label) Row {
 func With(labels []stats.Label, metrics iter.Seq[stats.Metric]) iter.Seq[stats.Metric] {
 	return func(yield func(stats.Metric) bool) {
 		for m := range metrics {
-			if m.Labels = with(labels, m.Labels...); !yield(m) {
+			if m.Labels = slices.Concat(labels, m.Labels); !yield(m) {
 				return
 			}
 		}
@@ -139,53 +140,73 @@ func Join(parts ...iter.Seq[stats.Metric]) iter.Seq[stats.Metric] {
 func Of[S any](of any, rows []Row, take func() S) iter.Seq[stats.Metric] {
 	return func(yield func(stats.Metric) bool) {
 		s := take()
+		out := output{of: of, rows: len(rows), yield: yield}
 		v := reflect.ValueOf(&s).Elem()
-		var own []stats.Label
-		if name := v.FieldByName("Name"); name.IsValid() {
-			own = []stats.Label{{Name: "policy", Value: name.String()}}
+		if name := rows[0].in(v.Type()).name; name != nil {
+			out.own = []stats.Label{{Name: "policy", Value: v.FieldByIndex(name).String()}}
 		}
 		for i := range rows {
-			if !rows[i].yield(of, own, v.FieldByName(rows[i].field), yield) {
+			if !out.row(&rows[i], v) {
 				return
 			}
 		}
 	}
 }
 
-// yield yields the metrics of the field v. It reports whether to go on.
-func (r *Row) yield(of any, own []stats.Label, v reflect.Value, yield func(stats.Metric) bool) bool {
+// An output is one snapshot on its way out.
+type output struct {
+	of     any
+	rows   int
+	own    []stats.Label // of all its metrics
+	labels []stats.Label // memory for those of the metrics, so that they need few allocations
+	yield  func(stats.Metric) bool
+}
+
+// with returns labels and more. The result shares no memory that grows with labels.
+func (o *output) with(labels []stats.Label, more ...stats.Label) []stats.Label {
+	if len(more) == 0 {
+		return labels
+	}
+	if o.labels == nil {
+		o.labels = make([]stats.Label, 0, 2*o.rows)
+	}
+	start := len(o.labels)
+	o.labels = append(append(o.labels, labels...), more...)
+	return slices.Clip(o.labels[start:])
+}
+
+// row yields the metrics of a row. It reports whether to go on.
+func (o *output) row(r *Row, snapshot reflect.Value) bool {
+	at := r.in(snapshot.Type())
+	v := snapshot.FieldByIndex(at.index)
 	m := r.metric
-	m.Of, m.Labels = of, with(own, r.fixed...)
+	m.Of, m.Labels = o.of, o.with(o.own, r.fixed...)
 	switch r.shape {
 	case up:
 		m.Value = truth(v.IsNil())
-		return yield(m)
+		return o.yield(m)
 	case state, info:
-		return r.texts(m, text(v), yield)
+		return o.texts(r, m, text(v))
 	case byReason:
-		return reasons(m, v, yield)
+		return o.reasons(m, refusals(v, at.refusal))
 	case histogram:
-		d, _ := reflect.TypeAssert[stats.Distribution](v)
+		d := *v.Addr().Interface().(*stats.Distribution) //nolint:forcetypeassert // place checks it
 		m.Distribution = &d
 		if d.Count > 0 {
 			m.Value = d.Sum / float64(d.Count)
 		}
-		return yield(m)
+		return o.yield(m)
 	case byKey:
-		counts, _ := reflect.TypeAssert[map[string]int64](v)
+		counts := *v.Addr().Interface().(*map[string]int64) //nolint:forcetypeassert // place checks it
 		for _, key := range slices.Sorted(maps.Keys(counts)) {
-			each := m
-			each.Value, each.Labels = float64(counts[key]), with(m.Labels, stats.Label{Name: r.label, Value: key})
-			if !yield(each) {
+			if !o.labelled(m, float64(counts[key]), stats.Label{Name: r.label, Value: key}) {
 				return false
 			}
 		}
 		return true
 	case by:
 		for i := range v.Len() {
-			each := m
-			each.Value, each.Labels = float64(v.Index(i).Int()), with(m.Labels, stats.Label{Name: r.label, Value: r.values[i]})
-			if !yield(each) {
+			if !o.labelled(m, float64(v.Index(i).Int()), stats.Label{Name: r.label, Value: r.values[i]}) {
 				return false
 			}
 		}
@@ -193,30 +214,22 @@ func (r *Row) yield(of any, own []stats.Label, v reflect.Value, yield func(stats
 	}
 	var known bool
 	m.Value, known = figure(v)
-	return !known || yield(m)
+	return !known || o.yield(m)
 }
 
-// text returns a field that is a text or an enumeration as text.
-func text(v reflect.Value) string {
-	if v.Kind() == reflect.String {
-		return v.String()
-	}
-	return fmt.Sprint(v)
+// labelled yields m with another value and more labels.
+func (o *output) labelled(m stats.Metric, value float64, more ...stats.Label) bool {
+	m.Value, m.Labels = value, o.with(m.Labels, more...)
+	return o.yield(m)
 }
 
 // texts yields the metrics of a text.
-func (r *Row) texts(m stats.Metric, text string, yield func(stats.Metric) bool) bool {
-	values := r.values
+func (o *output) texts(r *Row, m stats.Metric, text string) bool {
 	if r.shape == info {
-		if text == "" {
-			return true
-		}
-		values = []string{text}
+		return text == "" || o.labelled(m, 1, stats.Label{Name: r.label, Value: text})
 	}
-	own := m.Labels
-	for _, value := range values {
-		m.Value, m.Labels = truth(value == text), with(own, stats.Label{Name: r.label, Value: value})
-		if !yield(m) {
+	for _, value := range r.values {
+		if !o.labelled(m, truth(value == text), stats.Label{Name: r.label, Value: value}) {
 			return false
 		}
 	}
@@ -224,61 +237,22 @@ func (r *Row) texts(m stats.Metric, text string, yield func(stats.Metric) bool) 
 }
 
 // reasons yields a counter for each policy and reason. Two policies of one name are counted together.
-func reasons(m stats.Metric, refusals reflect.Value, yield func(stats.Metric) bool) bool {
-	for i := range refusals.Len() {
-		policy, reason, count := refusal(refusals.Index(i))
-		first := true
-		for j := range refusals.Len() {
-			p, why, n := refusal(refusals.Index(j))
-			if j != i && p == policy && why == reason {
-				first = first && i < j
-				count += n
-			}
-		}
-		if !first {
+func (o *output) reasons(m stats.Metric, all []refusal) bool {
+	m.Labels = nil // the policy is that of the refusal
+	for i, r := range all {
+		same := func(other refusal) bool { return other.policy == r.policy && other.reason == r.reason }
+		if slices.ContainsFunc(all[:i], same) {
 			continue
 		}
-		each := m
-		each.Value, each.Labels = float64(count), []stats.Label{{Name: "policy", Value: policy}, {Name: "reason", Value: reason}}
-		if !yield(each) {
+		count := int64(0)
+		for _, other := range all[i:] {
+			if same(other) {
+				count += other.count
+			}
+		}
+		if !o.labelled(m, float64(count), stats.Label{Name: "policy", Value: r.policy}, stats.Label{Name: "reason", Value: r.reason}) {
 			return false
 		}
 	}
 	return true
-}
-
-func refusal(v reflect.Value) (policy, reason string, count int64) {
-	return v.FieldByName("Policy").String(), v.FieldByName("Reason").String(), v.FieldByName("Count").Int()
-}
-
-// figure returns the value of a number, a bool or a time, and whether it is known.
-func figure(v reflect.Value) (f float64, known bool) {
-	switch x := v.Interface().(type) {
-	case time.Duration:
-		return x.Seconds(), x >= 0
-	case time.Time:
-		return float64(x.UnixNano()) / 1e9, !x.IsZero()
-	}
-	switch {
-	case v.CanInt():
-		return float64(v.Int()), true
-	case v.CanFloat():
-		return v.Float(), !math.IsInf(v.Float(), 0) && !math.IsNaN(v.Float())
-	}
-	return truth(v.Bool()), true
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// with returns own labels and more. The result shares no memory that grows with own.
-func with(own []stats.Label, more ...stats.Label) []stats.Label {
-	if len(more) == 0 {
-		return own
-	}
-	return append(slices.Clip(own), more...)
 }

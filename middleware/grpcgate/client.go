@@ -29,7 +29,7 @@ type Client struct {
 	gate   *spillway.Gate
 	o      ClientOptions // no field is nil
 	took   latencies
-	open   *places
+	open   *streamPlaces
 	leaked atomic.Int64
 }
 
@@ -104,7 +104,7 @@ func requestOfTarget(_ context.Context, conn *grpc.ClientConn, _ string) spillwa
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (c *Client) Stats() Stats {
-	return Stats{Streams: c.open.taken.Load(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
+	return Stats{Streams: c.open.Taken(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
 }
 
 // Unary is a grpc.UnaryClientInterceptor.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
+	"github.com/spillway-go/spillway/internal/places"
 )
 
 // Stream is a grpc.StreamClientInterceptor. The stream gives back its permit or place when RecvMsg returns an error
@@ -22,8 +23,8 @@ func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	r := c.o.Request(ctx, conn, method)
-	who := c.open.holderOfKey(r.Key)
-	if c.open.full(who) {
+	who := c.open.Of(r.Key)
+	if !c.open.granted(c.open.Check(who)) {
 		return nil, c.refusal(errTooManyStreams)
 	}
 	permit, err := c.gate.Enter(ctx, r)
@@ -50,7 +51,7 @@ type exchange struct {
 	ctx    context.Context //nolint:containedctx // a stream lives as long as its context
 	method string
 	r      spillway.Request
-	who    holder
+	who    places.Holder
 	mode   StreamMode
 	single bool // there is one answer
 	busy   atomic.Int32
@@ -131,7 +132,7 @@ func (e *exchange) finish(how func(*spillway.Permit)) bool {
 	permit, held := e.takePermit()
 	e.mu.Unlock()
 	if first && detached {
-		e.c.open.giveBack(e.who)
+		e.c.open.GiveBack(e.who)
 	}
 	if held {
 		how(&permit)
@@ -161,7 +162,7 @@ func (e *exchange) release(message bool) (spillway.Permit, bool) {
 		return spillway.Permit{}, false
 	}
 	if !e.detached {
-		if !e.c.open.tryTake(e.who) {
+		if e.c.open.Take(e.who) != places.Granted {
 			return spillway.Permit{}, false
 		}
 		e.detached = true

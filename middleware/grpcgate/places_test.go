@@ -2,15 +2,14 @@ package grpcgate
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/peer"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/places"
 )
 
 // text is an address that is known by its text alone.
@@ -21,7 +20,7 @@ func (a textAddr) String() string { return string(a) }
 
 func TestHolderOfACall(t *testing.T) {
 	p := newPlaces(1)
-	of := func(key string, addr net.Addr) holder {
+	of := func(key string, addr net.Addr) places.Holder {
 		ctx := context.Background()
 		if addr != nil {
 			ctx = peer.NewContext(ctx, &peer.Peer{Addr: addr})
@@ -41,82 +40,4 @@ func TestHolderOfACall(t *testing.T) {
 	require.NotEqual(t, of("a", nil), of("b", nil))
 	require.Equal(t, of("", nil), of("", nil))
 	require.NotPanics(t, func() { of("", (*net.TCPAddr)(nil)) })
-}
-
-// One client alone gets half of the places, and each newcomer half of what is left.
-func TestPlacesLeaveRoomForNewcomers(t *testing.T) {
-	p := newPlaces(1000)
-	var got []int
-	for h := range holder(12) {
-		n := 0
-		for p.take(h) {
-			n++
-		}
-		got = append(got, n)
-	}
-	require.Equal(t, []int{500, 250, 125, 63, 31, 16, 8, 4, 2, 1, 0, 0}, got)
-	require.Equal(t, int64(12), p.refused.Value())
-	require.True(t, p.full(0))
-	require.Equal(t, int64(13), p.refused.Value())
-	for range 500 {
-		p.giveBack(0)
-	}
-	require.False(t, p.full(11))
-	require.Equal(t, int64(500), p.taken.Load())
-	require.True(t, p.tryTake(11))
-}
-
-// Random takes and returns, against the rule in words.
-func TestPlacesModel(t *testing.T) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		limit := 1 + rng.IntN(40)
-		p := newPlaces(limit)
-		held, all := map[holder]int{}, 0
-		for range 5000 {
-			h := holder(rng.IntN(20))
-			if rng.IntN(3) > 0 {
-				want := held[h] < limit-all
-				require.Equal(t, want, p.tryTake(h))
-				if want {
-					held[h]++
-					all++
-				}
-			} else if held[h] > 0 {
-				p.giveBack(h)
-				held[h]--
-				all--
-			}
-			require.Equal(t, int64(all), p.taken.Load())
-			require.LessOrEqual(t, all, limit)
-		}
-		for h, n := range held {
-			for range n {
-				p.giveBack(h)
-			}
-		}
-		for i := range p.shards {
-			require.Empty(t, p.shards[i].held, "clients that are gone are forgotten")
-		}
-	}
-}
-
-func TestPlacesUnderContention(t *testing.T) {
-	p := newPlaces(8)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for range 2000 {
-				if h := holder(i % 5); p.take(h) {
-					if n := p.taken.Load(); n > 8 {
-						t.Errorf("%d of 8 places are taken", n)
-					}
-					p.giveBack(h)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.Zero(t, p.taken.Load())
-	require.True(t, p.take(1))
 }

@@ -22,8 +22,8 @@ type Server struct {
 	load            *orca.Reporter // nil if it reports nothing
 	o               Options        // no field is nil
 	late            *lateness
-	open            *places // of streams that have left the gate
-	openExempt      *places // of streams that passed by it
+	open            *streamPlaces // of streams that have left the gate
+	openExempt      *streamPlaces // of streams that passed by it
 	capacity, quota *answers
 	exempt, tapped  stats.Counter
 }
@@ -74,8 +74,8 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	return Stats{
 		Exempt:         s.exempt.Value(),
-		ExemptStreams:  s.openExempt.taken.Load(),
-		Streams:        s.open.taken.Load(),
+		ExemptStreams:  s.openExempt.Taken(),
+		Streams:        s.open.Taken(),
 		StreamsRefused: s.open.refused.Value() + s.openExempt.refused.Value(),
 		TooLate:        s.late.refused.Value(),
 		Tapped:         s.tapped.Value(),
@@ -165,10 +165,10 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // separate ones.
 func (s *Server) exemptStream(srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
 	who := s.openExempt.holderOf(ss.Context(), &spillway.Request{})
-	if !s.openExempt.take(who) {
+	if !s.openExempt.granted(s.openExempt.Take(who)) {
 		return s.refuseStream(ss, errTooManyStreams)
 	}
-	defer s.openExempt.giveBack(who)
+	defer s.openExempt.GiveBack(who)
 	s.exempt.Add(1)
 	return handler(srv, ss)
 }

@@ -17,10 +17,10 @@ func (s *Server) detached(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler, r spillway.Request, mode StreamMode,
 ) error {
 	who := s.open.holderOf(ss.Context(), &r)
-	if !s.open.take(who) {
+	if !s.open.granted(s.open.Take(who)) {
 		return s.refuseStream(ss, errTooManyStreams)
 	}
-	defer s.open.giveBack(who)
+	defer s.open.GiveBack(who)
 	permit, err := s.gate.Enter(ss.Context(), r)
 	if err != nil {
 		return s.refuseStream(ss, err)

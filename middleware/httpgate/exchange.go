@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/places"
 )
 
 // An exchange is one admitted request and its response. It holds the permit, notes the status, and notices when the
@@ -80,7 +81,7 @@ func (x *exchange) flushing() {
 // detach lets the request leave the gate. If there is no room for another long-lived request, or if its handler has
 // returned, nothing happens.
 func (x *exchange) detach() {
-	if x.held.Load() != holdsPermit || !x.m.long.enter(x.key) {
+	if x.held.Load() != holdsPermit || x.m.long.Take(x.m.long.holderOf(x.key)) != places.Granted {
 		return
 	}
 	if !x.held.CompareAndSwap(holdsPermit, holdsPlace) { // by a goroutine that outlives the handler

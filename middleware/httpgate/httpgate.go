@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
 	"github.com/spillway-go/spillway/internal/orca"
+	"github.com/spillway-go/spillway/internal/places"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -53,7 +54,7 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpgate: %w", err)
 	}
-	long := newLongLived(opts.MaxLongLived, opts.MaxLongLivedPerKey)
+	long := &longLived{Places: places.New(opts.MaxLongLived, opts.MaxLongLivedPerKey)}
 	return &Middleware{gate: gate, o: opts, load: load, long: long, late: late, chance: chance}, nil
 }
 
@@ -71,7 +72,7 @@ type Stats struct {
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (m *Middleware) Stats() Stats {
-	s := Stats{Exempt: m.exempts.Value(), LongLived: m.long.open.Load(), LongLivedRefused: m.long.refused.Value()}
+	s := Stats{Exempt: m.exempts.Value(), LongLived: m.long.Taken(), LongLivedRefused: m.long.refused.Value()}
 	if m.late != nil {
 		s.TooLate = m.late.refused.Value()
 	}
@@ -113,7 +114,6 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	claimed := m.claimsLongLife(r)
 	if claimed && r.Context().Err() == nil {
 		if rej := m.long.refuses(req.Key); rej != nil {
-			m.long.refused.Add(1)
 			m.refuse(w, r, rej)
 			return
 		}

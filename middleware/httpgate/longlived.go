@@ -1,13 +1,11 @@
 package httpgate
 
 import (
-	"hash/maphash"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/places"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -21,69 +19,36 @@ var (
 	errTooManyOfKey     = &spillway.Rejection{Policy: "httpgate", Reason: "too many long-lived of one key", OverQuota: true}
 )
 
-// longLived counts the long-lived requests that have left the gate, all of them and by key.
+// longLived are the places of the long-lived requests that have left the gate.
 type longLived struct {
-	limit, perKey int64
-	open          atomic.Int64
-	refused       stats.Counter
-	seed          maphash.Seed
-	mu            sync.Mutex
-	keys          map[uint64]int64 // by the hash of the key, since keys may be long
+	*places.Places
+
+	refused stats.Counter
 }
 
-func newLongLived(limit, perKey int) *longLived {
-	return &longLived{limit: int64(limit), perKey: int64(perKey), seed: maphash.MakeSeed(), keys: map[uint64]int64{}}
+// holderOf returns the holder with key, or the unknown one if key is empty.
+func (l *longLived) holderOf(key string) places.Holder {
+	if key == "" {
+		return 0
+	}
+	return l.Of(key)
 }
 
 // refuses returns the reason why there is no room for another long-lived request of key, or nil.
 func (l *longLived) refuses(key string) *spillway.Rejection {
-	if l.open.Load() >= l.limit {
-		return errTooManyLongLived
-	}
-	if key == "" {
+	v := l.Check(l.holderOf(key))
+	if v == places.Granted {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys[maphash.String(l.seed, key)] >= l.perKey {
+	l.refused.Add(1)
+	if v == places.OverShare {
 		return errTooManyOfKey
 	}
-	return nil
-}
-
-// enter takes a place for key and reports whether there was one.
-func (l *longLived) enter(key string) bool {
-	if l.open.Add(1) > l.limit {
-		l.open.Add(-1)
-		return false
-	}
-	if key == "" {
-		return true
-	}
-	hash := maphash.String(l.seed, key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys[hash] >= l.perKey {
-		l.open.Add(-1)
-		return false
-	}
-	l.keys[hash]++
-	return true
+	return errTooManyLongLived
 }
 
 // leave gives back a place of key.
-func (l *longLived) leave(key string) {
-	l.open.Add(-1)
-	if key == "" {
-		return
-	}
-	hash := maphash.String(l.seed, key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keys[hash]--; l.keys[hash] == 0 {
-		delete(l.keys, hash)
-	}
-}
+func (l *longLived) leave(key string) { l.GiveBack(l.holderOf(key)) }
 
 // claimsLongLife reports whether r is long-lived according to Options.LongLived or, if that is nil, to its client.
 func (m *Middleware) claimsLongLife(r *http.Request) bool {

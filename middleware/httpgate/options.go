@@ -1,6 +1,7 @@
 package httpgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,23 +117,14 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.MaxLongLived < 0 {
-		return out, fmt.Errorf("httpgate: MaxLongLived: must be at least 0, got %d", out.MaxLongLived)
+	if err := settle("MaxLongLived", &out.MaxLongLived, defaultMaxLongLived); err != nil {
+		return out, err
 	}
-	if out.MaxLongLived == 0 {
-		out.MaxLongLived = defaultMaxLongLived
+	if err := settle("MaxLongLivedPerKey", &out.MaxLongLivedPerKey, max(out.MaxLongLived/longLivedShare, 1)); err != nil {
+		return out, err
 	}
-	if out.MaxLongLivedPerKey < 0 {
-		return out, fmt.Errorf("httpgate: MaxLongLivedPerKey: must be at least 0, got %d", out.MaxLongLivedPerKey)
-	}
-	if out.MaxLongLivedPerKey == 0 {
-		out.MaxLongLivedPerKey = max(out.MaxLongLived/longLivedShare, 1)
-	}
-	if out.MinBudget < 0 {
-		return out, fmt.Errorf("httpgate: MinBudget: must be at least 0, got %v", out.MinBudget)
-	}
-	if out.MinBudget == 0 {
-		out.MinBudget = defaultMinBudget
+	if err := settle("MinBudget", &out.MinBudget, defaultMinBudget); err != nil {
+		return out, err
 	}
 	if out.RateLimit != nil {
 		if err := out.RateLimit.validate(); err != nil {
@@ -149,6 +141,15 @@ func (o *Options) withDefaults() (Options, error) {
 		out.Refuse = func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) { WriteRefusal(w, r, rej) }
 	}
 	return out, nil
+}
+
+// settle sets *v to byDefault if it is 0. If it is negative, the error names the field and the value.
+func settle[T int | time.Duration](field string, v *T, byDefault T) error {
+	if *v < 0 {
+		return fmt.Errorf("httpgate: %s: must be at least 0, got %v", field, *v)
+	}
+	*v = cmp.Or(*v, byDefault)
+	return nil
 }
 
 // DefaultOutcome returns the outcome of a request that was answered with the given status. The first matching rule

@@ -2,7 +2,6 @@ package httpgate
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -92,11 +91,8 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.MinBudget < 0 {
-		return out, fmt.Errorf("httpgate: MinBudget: must be at least 0, got %v", out.MinBudget)
-	}
-	if out.MinBudget == 0 {
-		out.MinBudget = defaultMinBudget
+	if err := settle("MinBudget", &out.MinBudget, defaultMinBudget); err != nil {
+		return out, err
 	}
 	if out.Request == nil {
 		out.Request = func(r *http.Request) spillway.Request { return spillway.Request{Key: HostKey(r)} }

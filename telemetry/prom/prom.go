@@ -41,14 +41,20 @@ type collector struct {
 	mu     sync.Mutex
 	round  uint64
 	series map[string]*series // by source, name and labels; those of the last rounds
+	order  []*series          // of the samples of the last round
+	key    []byte             // memory for a key of series
 }
 
 // A series is what all samples of one series have in common.
 type series struct {
-	desc   *prometheus.Desc
-	labels []*dto.LabelPair
-	kind   stats.Kind
-	round  uint64 // of the last sample
+	source string
+	name   string
+	labels []stats.Label
+
+	desc  *prometheus.Desc
+	pairs []*dto.LabelPair
+	kind  stats.Kind
+	round uint64 // of the last sample
 }
 
 // A sample is one value of a series.
@@ -67,28 +73,50 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round++
-	var key []byte
+	free := make([]sample, len(c.order)) // mostly there are as many as in the last round
 	sent := 0
 	for source, m := range stats.Each(c.sources) {
-		key = append(append(append(key[:0], source...), 0), m.Name...)
-		for _, l := range m.Labels {
-			key = append(append(append(append(key, 0), l.Name...), 0), l.Value...)
-		}
-		s := c.series[string(key)]
-		if s == nil {
-			s = newSeries(source, &m)
-			c.series[string(key)] = s
-		}
+		s := c.find(sent, source, &m)
 		if s.round == c.round { // a second sample of a series would fail the whole scrape
 			continue
 		}
 		s.round = c.round
-		out <- &sample{series: s, value: m.Value, distribution: m.Distribution}
+		if sent == len(c.order) {
+			c.order = append(c.order, s)
+		}
+		c.order[sent] = s
+		if len(free) == 0 {
+			free = make([]sample, 64)
+		}
+		free[0].series, free[0].value, free[0].distribution = s, m.Value, m.Distribution
+		out <- &free[0]
+		free = free[1:]
 		sent++
 	}
+	clear(c.order[sent:])
+	c.order = c.order[:sent]
 	if len(c.series) > 2*sent {
 		maps.DeleteFunc(c.series, func(_ string, s *series) bool { return s.round != c.round })
 	}
+}
+
+// find returns the series of m, which is the sample number i of this round. Mostly the last round had it at the same place.
+func (c *collector) find(i int, source string, m *stats.Metric) *series {
+	if i < len(c.order) {
+		if s := c.order[i]; s.source == source && s.name == m.Name && slices.Equal(s.labels, m.Labels) {
+			return s
+		}
+	}
+	c.key = append(append(append(c.key[:0], source...), 0), m.Name...)
+	for _, l := range m.Labels {
+		c.key = append(append(append(append(c.key, 0), l.Name...), 0), l.Value...)
+	}
+	s := c.series[string(c.key)]
+	if s == nil {
+		s = newSeries(source, m)
+		c.series[string(c.key)] = s
+	}
+	return s
 }
 
 func newSeries(source string, m *stats.Metric) *series {
@@ -97,9 +125,12 @@ func newSeries(source string, m *stats.Metric) *series {
 		labels[labelName(l.Name)] = strings.ToValidUTF8(l.Value, "�")
 	}
 	labels["name"] = strings.ToValidUTF8(source, "�")
-	s := &series{kind: m.Kind, desc: prometheus.NewDesc(metricName(m), m.Help, nil, labels)}
+	s := &series{
+		source: source, name: m.Name, labels: slices.Clone(m.Labels), kind: m.Kind,
+		desc: prometheus.NewDesc(metricName(m), m.Help, nil, labels),
+	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		s.labels = append(s.labels, &dto.LabelPair{Name: proto.String(name), Value: proto.String(labels[name])})
+		s.pairs = append(s.pairs, &dto.LabelPair{Name: proto.String(name), Value: proto.String(labels[name])})
 	}
 	return s
 }
@@ -147,7 +178,7 @@ func (s *sample) Desc() *prometheus.Desc { return s.desc }
 
 // Write fills in out.
 func (s *sample) Write(out *dto.Metric) error {
-	out.Label = s.labels
+	out.Label = s.pairs
 	switch {
 	case s.kind == stats.KindCounter:
 		out.Counter = &dto.Counter{Value: &s.value}

@@ -1,6 +1,9 @@
 package call
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 const (
 	// PerPipeline is the number of commands in one call: some 5 ms of Redis.
@@ -9,23 +12,17 @@ const (
 	MaxLanes = 8
 )
 
-// Lanes run functions, a few at a time.
-type Lanes struct {
-	running sync.WaitGroup
-	room    chan struct{}
-}
-
-// Do runs f in a goroutine, when there is room for it.
-func (l *Lanes) Do(f func()) {
-	if l.room == nil {
-		l.room = make(chan struct{}, MaxLanes)
+// Pipelines calls send with parts of at most PerPipeline of all, in up to MaxLanes goroutines at a time, and returns when all
+// of them have ended.
+func Pipelines[T any](all []T, send func(part []T)) {
+	var running sync.WaitGroup
+	room := make(chan struct{}, MaxLanes)
+	for part := range slices.Chunk(all, PerPipeline) {
+		room <- struct{}{}
+		running.Go(func() {
+			defer func() { <-room }()
+			send(part)
+		})
 	}
-	l.room <- struct{}{}
-	l.running.Go(func() {
-		defer func() { <-l.room }()
-		f()
-	})
+	running.Wait()
 }
-
-// Wait returns when all functions have ended.
-func (l *Lanes) Wait() { l.running.Wait() }

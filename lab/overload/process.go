@@ -23,22 +23,32 @@ type process struct {
 	samples []ServerSample
 }
 
-// startProcess starts this program once more as the server, in the given control group if there is one.
-func startProcess(ctx context.Context, o childOrders, group *Cgroup) (*process, error) {
+// Again returns a command that runs this program once more, with orders as JSON in the environment variable env, and the
+// standard input of that process. A process that ends with its input cannot outlive its parent.
+func Again(ctx context.Context, env string, orders any) (*exec.Cmd, io.WriteCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	orders, err := json.Marshal(o)
+	text, err := json.Marshal(orders)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), env+"="+string(text))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	return cmd, stdin, err
+}
+
+// startProcess starts this program once more as the server, in the given control group if there is one.
+func startProcess(ctx context.Context, o childOrders, group *Cgroup) (*process, error) {
+	cmd, stdin, err := Again(ctx, childEnv, o)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self)}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+string(orders), "GOMAXPROCS=1")
-	p.cmd.Stderr = os.Stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
+	p := &process{cmd: cmd, stdin: stdin}
+	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS=1")
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

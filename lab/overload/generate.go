@@ -174,9 +174,10 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// closedLoop returns how many requests a second the server answers when workers clients each send the next request as
-// soon as they have the answer to the last.
-func closedLoop(ctx context.Context, c Client, workers int, warm, d time.Duration) float64 {
+// ClosedLoop returns how many requests per second a server answers for d when workers clients each send the next request
+// as soon as they have the answer to the last. Requests during warm do not count. do sends a request with a deadline, and
+// returns an error if it was not answered.
+func ClosedLoop(ctx context.Context, do func(by time.Time) error, workers int, warm, d time.Duration) float64 {
 	ctx, cancel := context.WithTimeout(ctx, warm+d)
 	defer cancel()
 	var done atomic.Int64
@@ -184,7 +185,7 @@ func closedLoop(ctx context.Context, c Client, workers int, warm, d time.Duratio
 	for range workers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if c.Do(time.Now().Add(10*time.Second)) == nil {
+				if do(time.Now().Add(10*time.Second)) == nil {
 					done.Add(1)
 				} else {
 					sleepUntil(ctx, time.Now().Add(10*time.Millisecond))

@@ -174,7 +174,7 @@ func TestClosedLoop(t *testing.T) {
 		<-time.After(10 * time.Millisecond)
 		<-slots
 	}, 0)
-	rate := closedLoop(context.Background(), g.client, 4, 50*time.Millisecond, 500*time.Millisecond)
+	rate := ClosedLoop(context.Background(), g.client.Do, 4, 50*time.Millisecond, 500*time.Millisecond)
 	require.Greater(t, rate, 10.0)
 	require.LessOrEqual(t, rate, 104.0, "one at a time for 10 ms each")
 }

@@ -28,4 +28,6 @@
 //
 // The server reports its figures ten times a second over a pipe, because an overloaded server could not answer
 // questions.
+//
+// The package serves the examples and benchmarks of this repository. Its names may change at any time.
 package overload

@@ -73,7 +73,7 @@ func (r *runner) capacityOf(ctx context.Context, d time.Duration) (float64, erro
 		return 0, err
 	}
 	defer c.Close()
-	return closedLoop(ctx, c, r.work.Workers, capacityWarm, d), ctx.Err()
+	return ClosedLoop(ctx, c.Do, r.work.Workers, capacityWarm, d), ctx.Err()
 }
 
 func (r *runner) start(ctx context.Context, guard string) (*process, error) {
