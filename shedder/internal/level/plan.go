@@ -51,7 +51,7 @@ const (
 	stay      = 0.5  // seconds over which the number in flight is averaged
 
 	slack    = 0.75 // the same, below which the needed share of refusals is overestimated
-	fits     = 0.9  // share of the admitted requests up to which a class and those above it fit
+	fits     = 0.95 // share of the admitted requests up to which a class and those above it fit
 	uses     = 1.05 // the same, from which on they leave nothing to lower classes
 	chosen   = 1.1  // keys chosen for a class, as a multiple of those that there is room for
 	reserve  = 0.75 // share of the limit that keys below the mark may fill, and the class of the mark at least
