@@ -70,6 +70,7 @@ var sideways = map[string][]string{
 	"internal/feed":       {"stats"},              // it builds metrics
 	"internal/orca":       {"stats"},              // it reads metrics
 	"internal/rejections": {"."},                  // it builds refusals
+	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
 	"bench":               {"sim", "lab"},         // as examples
 	"examples":            {"sim", "lab"},         // programs
