@@ -20,7 +20,7 @@ import (
 
 const (
 	longSentence   = 30   // words; style guides for technical English advise 20 to 25
-	maxLongShare   = 0.03 // largest share of sentences that may be longer
+	maxLongShare   = 0.02 // largest share of sentences that may be longer
 	shownSentences = 10
 )
 

@@ -23,9 +23,9 @@
 // traffic that they limit, so during a long overload they learn that slow is normal, and the limit opens when it should
 // hold. A Limit therefore bounds the baseline by one rule: it may fall at any time, but it may rise by
 // [Options.MaxRise], a factor of 2, in an hour at most. The hour counts minutes with traffic, and a minute counts by
-// the mean latency of its successes, so a quiet night or a few fast requests do not move the bound.
+// the mean latency of its successes. So a quiet night or a few fast requests do not move the bound.
 //
-// The price: when requests become slower for good by more than MaxRise, and by more than the estimator tolerates, the
+// The price: requests may become slower for good by more than MaxRise, and by more than the estimator tolerates. Then the
 // limit stays tight for an hour per further factor of MaxRise. [Limit.Tune] with a greater MaxRise ends that at once. If
 // you know how long a healthy request takes at most, say so in [Options.MaxBaseline]; that bound holds from the start.
 package adaptive

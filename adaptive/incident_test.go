@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/sim"
 )
 
-// service is a pool of four calls of 100 ms in the mean, which has ten calm minutes, an hour of the given load, and five
+// service is a pool of four calls of 100 ms on average, which has ten calm minutes, an hour of the given load, and five
 // calm minutes more.
 func service(load float64, events ...sim.Event) sim.Scenario {
 	return sim.Scenario{

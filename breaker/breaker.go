@@ -132,7 +132,7 @@ func (b *Breaker) admit(p *phase, now instant) (spillway.Ticket, error) {
 	return 0, b.refuse(p, now)
 }
 
-// admitProbe is admit for a Breaker that is half-open, or whose open time is over.
+// admitProbe decides on a request while the Breaker is half-open, or after its open time.
 func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 	b.mu.Lock()
 	m := &b.machine
@@ -227,7 +227,7 @@ func (b *Breaker) count(p *phase, slot int64, v verdict) {
 	}
 }
 
-// doneProbe is Done for a probe.
+// doneProbe ends a probe.
 func (b *Breaker) doneProbe(now instant, t spillway.Ticket, res spillway.Result) {
 	b.mu.Lock()
 	m, o := &b.machine, b.opts.Load()

@@ -40,7 +40,7 @@ func (b *Breaker) countOpenings() {
 	}
 }
 
-// tell hands the queue to the listener, one event after the other. Events that come meanwhile, also from the listener
+// tell calls the listener for each queued event, one at a time. Events that arrive meanwhile, also from the listener
 // itself, join the queue.
 func (b *Breaker) tell(listen func(Event)) {
 	done := false

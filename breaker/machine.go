@@ -14,9 +14,9 @@ type machine struct {
 	state    State
 	gen      uint32  // changes with every change of state or mode; below maxGen
 	first    uint32  // the generation in which the Breaker began
-	since    instant // when state became what it is
+	since    instant // when state changed last
 	deadline instant // open: when probes begin
-	reason   string  // why state is what it is
+	reason   string  // why state changed last
 
 	openings int     // in a row: the exponent of the next open time
 	closedAt instant // since when openings wear off

@@ -97,8 +97,8 @@ const (
 	quickSuccess  = 1<<64 - oneInFlight + 1 // one success more, and one in flight less
 )
 
-// newRing returns a ring over window with the given number of buckets. It can tell calls in flight apart up to the age
-// hang.
+// newRing returns a ring over window with the given number of buckets. It knows the
+// age of calls in flight up to hang.
 func newRing(window time.Duration, buckets int, hang time.Duration) *ring {
 	span := instant(window) / instant(buckets)
 	// A call counts as hanging for a window from the age of hang on, and one may tune hang up to a window.
@@ -236,7 +236,7 @@ func (g *ring) addLate(slot int64) (at int64, rewound bool) {
 	return newest + g.size, true
 }
 
-// A verdict is what the ring and the count window need to know of an outcome. The zero verdict is a quick success.
+// A verdict is an outcome as the ring and the count window store it. The zero verdict is a quick success.
 type verdict uint8
 
 const (
@@ -252,7 +252,7 @@ func (g *ring) moveTo(slot int64) {
 	g.advance(slot)
 }
 
-// advance is moveTo for the holder of mu.
+// advance is like moveTo. The caller holds mu.
 func (g *ring) advance(slot int64) {
 	newest := g.newest.Load()
 	for s := max(newest, slot-g.size) + 1; s <= slot; s++ {

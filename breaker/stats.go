@@ -230,7 +230,7 @@ func keepField[T comparable](field string, given *T, old T) error {
 	return nil
 }
 
-// longestHang returns the greatest age that the ring can tell, with a window beyond it.
+// longestHang returns the greatest age of a call that the ring can measure, with a window beyond it.
 func (g *ring) longestHang() time.Duration {
 	slots := min(g.size-g.buckets-2, math.MaxInt64/int64(g.span))
 	return time.Duration(slots) * time.Duration(g.span)

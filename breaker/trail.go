@@ -150,7 +150,7 @@ func (t *trail) forget() {
 	t.clear()
 }
 
-// clear is forget for the holder of mu.
+// clear is like forget. The caller holds mu.
 func (t *trail) clear() {
 	for i := range t.marks {
 		t.marks[i].set(&t.total)

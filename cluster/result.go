@@ -15,7 +15,7 @@ type Result struct {
 	Taken      int64         // tokens taken
 	RetryAfter time.Duration // time until the same call can pass; 0 if it passed, or if the time is unknown
 	Rule       string        // name of that rule
-	Source     Source        // who decided
+	Source     Source        // source of the decision
 	// Err is a *[RedisError] that says why Redis did not decide, if it was asked or should have been. Otherwise it is
 	// nil.
 	Err error

@@ -61,7 +61,6 @@ func (r Bucket) build() (Limiter, error) {
 	return b, nil
 }
 
-// Allow is that of [Limiter].
 func (b *meter) Allow() bool {
 	now := b.clock.now()
 	if now < b.closed.Load() {
@@ -115,10 +114,8 @@ func (b *meter) takeOne(now int64) (stamp uint64, ok bool) {
 	return stamp, true
 }
 
-// Tune is that of [Limiter].
 func (b *meter) Tune(rule Rule) error { return b.TuneAt(readClock(), rule) }
 
-// TuneAt is that of [Limiter].
 func (b *meter) TuneAt(now time.Time, rule Rule) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -78,10 +78,8 @@ func (c *places) Done(r spillway.Request, _ spillway.Ticket, _ spillway.Result) 
 	c.release(costOf(&r))
 }
 
-// Allow is that of [Limiter].
 func (c *places) Allow() bool { return c.take(1) }
 
-// AllowAt is that of [Limiter].
 func (c *places) AllowAt(_ time.Time, n int) error {
 	if c.take(int64(n)) {
 		return nil
@@ -94,7 +92,6 @@ func (c *places) AllowAt(_ time.Time, n int) error {
 	return rej
 }
 
-// Wait is that of [Limiter].
 func (c *places) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -102,7 +99,6 @@ func (c *places) Wait(ctx context.Context, n int) error {
 	return c.AllowAt(time.Time{}, n)
 }
 
-// ReserveAt is that of [Limiter].
 func (c *places) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, error) {
 	if err := c.AllowAt(now, n); err != nil {
 		return Reservation{}, err
@@ -110,12 +106,11 @@ func (c *places) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, 
 	return Reservation{from: c, n: int64(n)}, nil
 }
 
-// ns ignores the time and returns that of the Reservation, because places are held until they are given back.
+// ns returns 0: a place has no time, because it is held until it is given back.
 func (c *places) ns(time.Time) int64 { return 0 }
 
 func (c *places) refund(_ time.Time, _ Reservation, n int64) { c.release(n) }
 
-// Release is that of [Limiter].
 func (c *places) Release(n int) {
 	if n < 0 {
 		panic("limiter: Concurrency: Release of a negative number")
@@ -154,13 +149,10 @@ func (c *places) refusal(n int64) *spillway.Rejection {
 	return c.reject.Unknown()
 }
 
-// Rule is that of [Limiter].
 func (c *places) Rule() Rule { return Concurrency{Limit: int(c.limit.Load()), Name: c.plan.name} }
 
-// Tune is that of [Limiter].
 func (c *places) Tune(rule Rule) error { return c.TuneAt(time.Time{}, rule) }
 
-// TuneAt is that of [Limiter].
 func (c *places) TuneAt(_ time.Time, rule Rule) error {
 	next, err := c.plan.next(rule)
 	if err == nil {
@@ -169,22 +161,18 @@ func (c *places) TuneAt(_ time.Time, rule Rule) error {
 	return err
 }
 
-// PeekAt is that of [Limiter].
 func (c *places) PeekAt(time.Time) State {
 	limit := c.limit.Load()
 	return State{Limit: limit, Remaining: max(limit-c.inFlight.Load(), 0)}
 }
 
-// Idle is that of [Member].
 func (c *places) Idle(time.Time) bool { return c.inFlight.Load() == 0 }
 
-// Quota is that of [Limiter].
 func (c *places) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := c.PeekAt(now)
 	return spillway.Quota{Name: c.plan.name, Limit: s.Limit, Remaining: s.Remaining}
 }
 
-// Stats is that of [Limiter].
 func (c *places) Stats() Stats {
 	s := Stats{Name: c.plan.name, InFlight: c.inFlight.Load()}
 	s.refuse(c.reject.Reason, c.refused.Value())

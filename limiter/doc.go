@@ -36,11 +36,17 @@
 //
 // # Reasons
 //
-// A rejection has one of these reasons, fit for a metric label: "rate exceeded" (a bucket is empty, or a warm-up is not at
-// full rate yet), "quota used up" (a window is full), "limit reached" (the maximum number of requests is running), "queue
-// full" (the maximum number of requests is waiting), "wait too long" (the request would wait, or has waited, too long),
-// "deadline too near" (its turn would come after the deadline of its context), "ousted from queue" (it lost its place to a
-// request of higher priority), "cost exceeds limit", "cost is negative", and "limiter is not made" (a zero value).
+// A rejection has one of these reasons, fit for a metric label:
+//
+//   - "rate exceeded": a bucket is empty, or a warm-up is not at full rate yet
+//   - "quota used up": a window is full
+//   - "limit reached": the maximum number of requests is running
+//   - "queue full": the maximum number of requests is waiting
+//   - "wait too long": the request would wait, or has waited, too long
+//   - "deadline too near": its turn would come after the deadline of its context
+//   - "ousted from queue": it lost its place to a request of higher priority
+//   - "cost exceeds limit", "cost is negative"
+//   - "limiter is not made": a zero value
 //
 // # Rules that change
 //

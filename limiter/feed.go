@@ -33,23 +33,18 @@ const (
 	placesRows = 6
 )
 
-// Metrics is that of [stats.Source].
 func (l *limit[S]) Metrics() iter.Seq[stats.Metric] {
 	return feed.Of(l, statsRows[:tokenRows], l.Stats)
 }
 
-// Metrics is that of [stats.Source].
 func (c *places) Metrics() iter.Seq[stats.Metric] {
 	return feed.Of(c, statsRows[placesFrom:placesRows], c.Stats)
 }
 
-// Metrics is that of [stats.Source].
 func (q *queue) Metrics() iter.Seq[stats.Metric] { return feed.Of(q, statsRows, q.Stats) }
 
-// Metrics is that of [stats.Source].
 func (s *shaper) Metrics() iter.Seq[stats.Metric] { return feed.Of(s, statsRows, s.Stats) }
 
-// Metrics is that of [stats.Source].
 func (x *xtime) Metrics() iter.Seq[stats.Metric] { return feed.Of(x, statsRows[:tokenRows], x.Stats) }
 
 var keyedStatsRows = []feed.Row{

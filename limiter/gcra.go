@@ -126,8 +126,8 @@ func (g *gcra) giveBack(s *gcraState, m moment, l loan) {
 	}
 }
 
-// pourBack is giveBack for a level for which nobody waits. The level leaks from the oldest token on. Two lower bounds
-// tell how much of the loan is left, whatever was given back since and in whatever order. First, the level minus all
+// pourBack gives back a loan while no request waits. The level leaks from the oldest token on. Two lower bounds show how
+// much of the loan is left, whatever was given back since and in whatever order. First, the level minus all
 // later tokens belongs to the loan or to older tokens; if older tokens are left, the loan is whole. Second, the loan
 // cannot have lost more than all that leaked since it was taken.
 func (g *gcra) pourBack(s *gcraState, l loan) {

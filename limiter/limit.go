@@ -16,7 +16,7 @@ import (
 type limit[S any] struct {
 	clock  clock
 	reject refusals
-	// calendar is that of the plan.
+	// calendar is true for windows of the calendar.
 	calendar bool
 	// closed is the time until which nothing passes, unless tokens are given back. With it, refusals during a flood
 	// take no lock.
@@ -76,7 +76,6 @@ func (l *limit[S]) Done(r spillway.Request, t spillway.Ticket, res spillway.Resu
 	}
 }
 
-// Allow is that of [Limiter].
 func (l *limit[S]) Allow() bool {
 	m := moment{ns: l.clock.now()}
 	if l.calendar {
@@ -86,7 +85,6 @@ func (l *limit[S]) Allow() bool {
 	return v == taken
 }
 
-// AllowAt is that of [Limiter].
 func (l *limit[S]) AllowAt(now time.Time, n int) error {
 	m := l.clock.moment(now)
 	wait, _, v := l.take(m, int64(n), 0)
@@ -96,10 +94,8 @@ func (l *limit[S]) AllowAt(now time.Time, n int) error {
 	return l.failure(m, n, wait, v)
 }
 
-// Wait is that of [Limiter].
 func (l *limit[S]) Wait(ctx context.Context, n int) error { return waitFor(ctx, l.ReserveAt, n) }
 
-// ReserveAt is that of [Limiter].
 func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	m := l.clock.moment(now)
 	wait, stamp, v := l.take(m, int64(n), int64(min(max(maxWait, 0), horizon)))
@@ -109,21 +105,18 @@ func (l *limit[S]) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reser
 	return Reservation{from: l, n: int64(n), at: m.ns, stamp: stamp, delay: time.Duration(wait)}, nil
 }
 
-// PeekAt is that of [Limiter].
 func (l *limit[S]) PeekAt(now time.Time) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.core.peek(&l.state, l.clock.moment(now))
 }
 
-// Idle is that of [Member].
 func (l *limit[S]) Idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.core.idle(&l.state, l.clock.moment(now))
 }
 
-// Quota is that of [Limiter].
 func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +124,6 @@ func (l *limit[S]) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: l.reject.Policy, Limit: s.Limit, Remaining: s.Remaining, Window: l.core.window(), Reset: s.NextIn}
 }
 
-// Stats is that of [Limiter].
 func (l *limit[S]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,24 +133,21 @@ func (l *limit[S]) Stats() Stats {
 // Release does nothing: time gives tokens back.
 func (l *limit[S]) Release(int) {}
 
-// Rule is that of [Limiter].
 func (l *limit[S]) Rule() Rule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.plan.rule
 }
 
-// Tune is that of [Limiter].
 func (l *limit[S]) Tune(rule Rule) error { return l.TuneAt(readClock(), rule) }
 
-// TuneAt is that of [Limiter].
 func (l *limit[S]) TuneAt(now time.Time, rule Rule) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tune(l.clock.moment(now), rule)
 }
 
-// tune is TuneAt for a caller that holds the lock.
+// tune is like TuneAt. The caller holds the lock.
 func (l *limit[S]) tune(m moment, rule Rule) error {
 	next, err := l.plan.next(rule)
 	if err != nil {

@@ -134,10 +134,8 @@ func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result)
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
 
-// Allow is that of [Limiter].
 func (q *queue) Allow() bool { return q.try(q.clock.now(), 1) == nil }
 
-// AllowAt is that of [Limiter].
 func (q *queue) AllowAt(now time.Time, n int) error { return q.try(q.clock.ns(now), n) }
 
 // try takes n places if they are free and no request waits for them.
@@ -161,7 +159,6 @@ func (q *queue) costError(n int) error {
 	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.Cost(int64(n))}
 }
 
-// Wait is that of [Limiter].
 func (q *queue) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -175,7 +172,6 @@ func (q *queue) Wait(ctx context.Context, n int) error {
 	return err
 }
 
-// ReserveAt is that of [Limiter].
 func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, error) {
 	if err := q.AllowAt(now, n); err != nil {
 		return Reservation{}, err
@@ -183,12 +179,11 @@ func (q *queue) ReserveAt(now time.Time, n int, _ time.Duration) (Reservation, e
 	return Reservation{from: q, n: int64(n)}, nil
 }
 
-// ns ignores the time and returns that of the Reservation, because places are held until they are given back.
+// ns returns 0: a place has no time, because it is held until it is given back.
 func (q *queue) ns(time.Time) int64 { return 0 }
 
 func (q *queue) refund(now time.Time, _ Reservation, n int64) { q.release(q.clock.ns(now), n) }
 
-// Release is that of [Limiter].
 func (q *queue) Release(n int) {
 	if n < 0 {
 		panic("limiter: Queue: Release of a negative number")
@@ -196,17 +191,14 @@ func (q *queue) Release(n int) {
 	q.release(q.clock.now(), int64(n))
 }
 
-// Rule is that of [Limiter].
 func (q *queue) Rule() Rule {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.rule
 }
 
-// Tune is that of [Limiter].
 func (q *queue) Tune(rule Rule) error { return q.TuneAt(readClock(), rule) }
 
-// TuneAt is that of [Limiter].
 func (q *queue) TuneAt(now time.Time, rule Rule) error {
 	next, err := q.next(rule)
 	if err != nil {
@@ -230,7 +222,6 @@ func (q *queue) next(rule Rule) (Queue, error) {
 	return next, sameName("Queue", q.reject.Policy, next.Name)
 }
 
-// PeekAt is that of [Limiter].
 func (q *queue) PeekAt(time.Time) State {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -241,20 +232,17 @@ func (q *queue) PeekAt(time.Time) State {
 	return st
 }
 
-// Idle is that of [Member].
 func (q *queue) Idle(time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.list.inFlight == 0 && q.list.waiting == 0
 }
 
-// Quota is that of [Limiter].
 func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	s := q.PeekAt(now)
 	return spillway.Quota{Name: q.reject.Policy, Limit: s.Limit, Remaining: s.Remaining}
 }
 
-// Stats is that of [Limiter].
 func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -67,7 +67,7 @@ type RegistryStats struct {
 	Failed     int64 // calls of New that returned no policy, or panicked
 }
 
-// NewRegistry returns a Registry that knows no keys. The error names the invalid field, or is that of New.
+// NewRegistry returns a Registry that knows no keys. The error names the invalid field, or comes from New.
 func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	var opts RegistryOptions
 	if o != nil {
@@ -172,7 +172,7 @@ func (g *Registry) buildFor(key string) (m Member) {
 	return m
 }
 
-// enter is use for a key that is known; otherwise it returns nil.
+// enter returns the policy of a known key and counts a user of it. For an unknown key it returns nil.
 func (g *Registry) enter(key string) Member {
 	sh, id := g.table.lock(key)
 	defer sh.mu.Unlock()

@@ -125,10 +125,8 @@ func (s *shaper) Done(r spillway.Request, t spillway.Ticket, res spillway.Result
 	}
 }
 
-// Allow is that of [Limiter].
 func (s *shaper) Allow() bool { return s.AllowAt(readClock(), 1) == nil }
 
-// AllowAt is that of [Limiter].
 func (s *shaper) AllowAt(now time.Time, n int) error {
 	m := s.clock.ns(now)
 	s.mu.Lock()
@@ -143,7 +141,6 @@ func (s *shaper) AllowAt(now time.Time, n int) error {
 	return s.misuse(n)
 }
 
-// Wait is that of [Limiter].
 func (s *shaper) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -180,17 +177,14 @@ func (s *shaper) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reserva
 	return Reservation{}, s.misuse(n)
 }
 
-// Rule is that of [Limiter].
 func (s *shaper) Rule() Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rule
 }
 
-// Tune is that of [Limiter].
 func (s *shaper) Tune(rule Rule) error { return s.TuneAt(readClock(), rule) }
 
-// TuneAt is that of [Limiter].
 func (s *shaper) TuneAt(now time.Time, rule Rule) error {
 	next, ok := rule.(Shaper)
 	if !ok {
@@ -227,7 +221,6 @@ func (s *shaper) PeekAt(now time.Time) State {
 	return st
 }
 
-// Idle is that of [Member].
 func (s *shaper) Idle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +230,6 @@ func (s *shaper) Idle(now time.Time) bool {
 // Release does nothing: time gives tokens back.
 func (s *shaper) Release(int) {}
 
-// Quota is that of [Limiter].
 func (s *shaper) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	st := s.PeekAt(now)
 	s.mu.Lock()
@@ -245,7 +237,6 @@ func (s *shaper) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: s.rule.Name, Limit: st.Limit, Remaining: st.Remaining, Window: s.spacer.gcra.window(), Reset: st.NextIn}
 }
 
-// Stats is that of [Limiter].
 func (s *shaper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

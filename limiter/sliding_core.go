@@ -93,7 +93,7 @@ func (c *sliding) until(s *slidingState, over int64) int64 {
 	return int64(sum(at, c.length))
 }
 
-// push adds n at an instant, or at that of the youngest entry if that is later, and returns the instant.
+// push adds n at the given instant and returns the instant. If the youngest entry is later, its instant counts.
 func (s *slidingState) push(at, n int64, most int) int64 {
 	s.sum += n
 	if s.used > 0 {
@@ -215,5 +215,5 @@ func (c *sliding) window() time.Duration { return time.Duration(c.length) }
 
 func (c *sliding) follows(core[slidingState]) error { return nil }
 
-// adopt lets what has passed count.
+// adopt changes nothing: requests that have passed still count.
 func (c *sliding) adopt(*slidingState, moment, core[slidingState]) {}

@@ -11,7 +11,7 @@ type spacer struct {
 
 	state       gcraState
 	moved       bool  // tokens came back since the last update: no request passes earlier than now
-	head, tail  *spot // who waits, in order
+	head, tail  *spot // waiting requests, in order
 	waiting     int
 	waitingCost int64
 	leader      *spot // the first waiter that watches the clock, on behalf of all; nil if none does

@@ -148,8 +148,8 @@ func (sh *shard[S]) makeRoom(t *table[S], id fingerprint, now int64, idle func(*
 	sh.dry = now
 }
 
-// tryForget is forget for a shard that is not locked, and returns how many slots it looked at. It does not wait for the
-// lock, because the caller holds another one.
+// tryForget locks the shard, calls forget and returns the number of slots it examined. If the lock is taken, it does
+// nothing, because the caller holds another lock.
 func (sh *shard[S]) tryForget(t *table[S], steps int, now int64, idle func(*S) bool) int {
 	if !sh.mu.TryLock() {
 		return 0

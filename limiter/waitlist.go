@@ -37,7 +37,7 @@ type guest struct {
 	prev, next *guest
 }
 
-// A fate is what has become of a guest.
+// A fate says how the wait of a guest ended.
 type fate uint8
 
 const (

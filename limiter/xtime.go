@@ -22,8 +22,8 @@ import (
 // x/time treats a time before the last one as a step back, and gains tokens by it. The limit passes it the later of the
 // two times.
 //
-// A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not tell how many of them
-// time has returned already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
+// A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not report how many of them
+// have refilled already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
 // later Policy queues for longer than a Burst takes to fill. In that case use a Bucket, which is exact.
 //
 // Change the rate through the rate.Limiter itself; Tune changes nothing. A [Keyed] cannot keep an XTime for each key.
@@ -110,22 +110,18 @@ func (x *xtime) take(now time.Time, n int64, maxWait time.Duration) (at time.Tim
 	return at, wait, refused
 }
 
-// Allow is that of [Limiter].
 func (x *xtime) Allow() bool {
 	_, _, v := x.take(readClock(), 1, 0)
 	return v == taken
 }
 
-// AllowAt is that of [Limiter].
 func (x *xtime) AllowAt(now time.Time, n int) error {
 	_, err := x.ReserveAt(now, n, 0)
 	return err
 }
 
-// Wait is that of [Limiter].
 func (x *xtime) Wait(ctx context.Context, n int) error { return waitFor(ctx, x.ReserveAt, n) }
 
-// ReserveAt is that of [Limiter].
 func (x *xtime) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservation, error) {
 	at, wait, v := x.take(now, int64(n), min(max(maxWait, 0), horizon))
 	if v == taken {
@@ -150,13 +146,11 @@ func (x *xtime) refund(now time.Time, _ Reservation, n int64) {
 // Release does nothing: time gives tokens back.
 func (x *xtime) Release(int) {}
 
-// Rule is that of [Limiter].
 func (x *xtime) Rule() Rule { return x.rule }
 
-// Tune is that of [Limiter].
 func (x *xtime) Tune(rule Rule) error { return x.TuneAt(time.Time{}, rule) }
 
-// TuneAt is that of [Limiter]. It changes nothing.
+// TuneAt changes nothing, and fails.
 func (x *xtime) TuneAt(_ time.Time, rule Rule) error {
 	r, ok := rule.(XTime)
 	switch {
@@ -193,7 +187,6 @@ func (x *xtime) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result)
 	}
 }
 
-// PeekAt is that of [Limiter].
 func (x *xtime) PeekAt(now time.Time) State {
 	now = x.clock.time(max(x.latest.Load(), x.clock.ns(now)))
 	st := State{Limit: x.burst(), Remaining: x.burst()}
@@ -208,13 +201,12 @@ func (x *xtime) PeekAt(now time.Time) State {
 	return st
 }
 
-// Idle is that of [Member]: it reports whether the bucket is full.
+// Idle reports whether the bucket is full.
 func (x *xtime) Idle(now time.Time) bool {
 	st := x.PeekAt(now)
 	return st.Remaining == st.Limit
 }
 
-// Quota is that of [Limiter].
 func (x *xtime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	st := x.PeekAt(now)
 	var window time.Duration
@@ -225,7 +217,6 @@ func (x *xtime) Quota(now time.Time, _ spillway.Request) spillway.Quota {
 	return spillway.Quota{Name: x.reject.Policy, Limit: st.Limit, Remaining: st.Remaining, Window: window, Reset: st.NextIn}
 }
 
-// Stats is that of [Limiter].
 func (x *xtime) Stats() Stats {
 	s := Stats{Name: x.reject.Policy, Admitted: x.admitted.Value(), Impossible: x.impossible.Value(), Returned: x.returned.Value()}
 	s.refuse(x.reject.Reason, x.refused.Value())

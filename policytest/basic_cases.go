@@ -75,7 +75,7 @@ var noAllocationCase = testCase{
 			d := c.drive(bases()[0])
 			r := c.o.Request(0)
 			n := testing.AllocsPerRun(2000, func() { d.serveOne(r, o) })
-			waited := c.queues && d.elapsed() > 0 // who waits may allocate
+			waited := c.queues && d.elapsed() > 0 // a waiting call may allocate
 			if n != 0 && !waited {
 				c.errorf("Admit and Done with outcome %v allocate %v times", o, n)
 			}

@@ -104,7 +104,7 @@ func (d *driver) admit(r spillway.Request) error {
 	return d.admitAt(r)
 }
 
-// admitAt is admit for a request that has its arrival.
+// admitAt admits a request that has its arrival set.
 func (d *driver) admitAt(r spillway.Request) error {
 	t, err := d.ask(r)
 	if err == nil {

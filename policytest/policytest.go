@@ -32,7 +32,7 @@ type Options struct {
 	Idle time.Duration
 	// InFlight reads the number of requests that a policy counts as in flight. If InFlight is nil, the suite calls the
 	// policy's method InFlight() if it has one, or looks for an integer field InFlight in the result of its method
-	// Stats(). Otherwise, the suite compares the number of requests that the policy admits with that of a new policy.
+	// Stats(). Otherwise, the suite compares the number of requests that the policy admits with the number that a new policy admits.
 	InFlight func(spillway.Policy) int64
 	// Learns says that the decisions of the policy depend on outcomes of long ago, as with an adaptive limit. The suite
 	// does not compare such a policy with a new one after a history, so it should show its requests in flight.

@@ -140,7 +140,7 @@ func (c *check) comeAndGo(b base, rng *rand.Rand) {
 		case k < 4:
 			waiting = append(waiting, d.waitWith(context.WithTimeout(context.Background(), time.Duration(rng.IntN(20))*time.Millisecond)))
 		case k < 6 && len(waiting) > 0:
-			waiting[rng.IntN(len(waiting))].cancel() // and go on at once, so that a grant may cross it
+			waiting[rng.IntN(len(waiting))].cancel() // a grant may arrive at the same time
 		case k < 9:
 			d.endRandom(rng)
 		default:

@@ -55,7 +55,7 @@ func runSuite(t tb, newPolicy func() spillway.Policy, o *Options) {
 	}
 }
 
-// A suite is what the cases share.
+// A suite is the state that the cases share.
 type suite struct {
 	newPolicy func() spillway.Policy
 	o         Options

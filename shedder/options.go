@@ -3,7 +3,6 @@ package shedder
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -66,9 +65,6 @@ type Options struct {
 	// Sched reads how long goroutines wait for a processor. If Sched is nil, New makes a [stats.NewSchedLatency] that looks
 	// at the 90th percentile every 20 ms. It cannot be tuned later.
 	Sched SchedSampler
-	// Logger gets one line when overload begins and one when it ends. If Logger is nil, nothing is logged.
-	// It cannot be tuned later.
-	Logger *slog.Logger
 }
 
 // A CPUSampler says how much of its CPU the process uses: a [stats.NewCPU], or a stand-in. Sample is called often, from many

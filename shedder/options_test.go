@@ -1,9 +1,6 @@
 package shedder_test
 
 import (
-	"bytes"
-	"fmt"
-	"log/slog"
 	"math"
 	"testing"
 	"time"
@@ -110,13 +107,12 @@ func TestTuneChangesTheWindow(t *testing.T) {
 }
 
 // What New alone can set must not be ignored in silence.
-func TestTuneRefusesAnotherSensorOrLogger(t *testing.T) {
-	r := newRig(t, shedder.Options{Logger: slog.Default()})
+func TestTuneRefusesAnotherSensor(t *testing.T) {
+	r := newRig(t, shedder.Options{})
 	before := r.shed.Options()
 	for name, spoil := range map[string]func(o *shedder.Options){
-		"CPU":    func(o *shedder.Options) { o.CPU = &cpuStub{} },
-		"Sched":  func(o *shedder.Options) { o.Sched = &schedStub{} },
-		"Logger": func(o *shedder.Options) { o.Logger = slog.New(slog.DiscardHandler) },
+		"CPU":   func(o *shedder.Options) { o.CPU = &cpuStub{} },
+		"Sched": func(o *shedder.Options) { o.Sched = &schedStub{} },
 	} {
 		o := r.shed.Options()
 		o.MinLimit = 99
@@ -127,7 +123,6 @@ func TestTuneRefusesAnotherSensorOrLogger(t *testing.T) {
 	require.NoError(t, r.shed.Tune(r.shed.Options()), "the present ones")
 	require.NoError(t, r.shed.Tune(shedder.Options{}), "none")
 	require.Same(t, before.CPU, r.shed.Options().CPU)
-	require.Same(t, before.Logger, r.shed.Options().Logger)
 }
 
 // uncomparable is a sensor that == panics on.
@@ -141,46 +136,4 @@ func TestTuneTakesSensorsThatCannotBeCompared(t *testing.T) {
 	shed := spillway.Must(shedder.New(&shedder.Options{CPU: uncomparable{[]float64{0}}}))
 	require.NoError(t, shed.Tune(shed.Options()))
 	require.ErrorContains(t, shed.Tune(shedder.Options{CPU: &cpuStub{}}), "CPU cannot change")
-}
-
-func TestLogsChangesOnly(t *testing.T) {
-	var log bytes.Buffer
-	r := newRig(t, shedder.Options{CPUOnly: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	r.hot()
-	for range 200 {
-		r.enterMany(10)
-		r.sleep(20 * time.Millisecond)
-	}
-	r.cool()
-	for range 200 {
-		r.sleep(20 * time.Millisecond)
-		r.look()
-	}
-	require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), log.String())
-	require.Contains(t, log.String(), `level=WARN msg="shedder: overloaded" policy=shedder reason=cpu`)
-	require.Contains(t, log.String(), `level=INFO msg="shedder: calm again"`)
-}
-
-func TestLogsTheRefusalsOfAnOverload(t *testing.T) {
-	var log bytes.Buffer
-	r := newRig(t, shedder.Options{CPUOnly: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	var before int64
-	for range 2 {
-		log.Reset()
-		before = r.shed.Stats().Refused
-		r.hot()
-		for range 200 {
-			r.enterMany(10)
-			r.sleep(20 * time.Millisecond)
-		}
-		r.cool()
-		for range 200 {
-			r.sleep(20 * time.Millisecond)
-			r.look()
-		}
-		refused := r.shed.Stats().Refused - before
-		require.Positive(t, refused)
-		require.Contains(t, log.String(), fmt.Sprintf("refused=%d ", refused), "those of the first overload do not count again")
-		require.Regexp(t, `limit=\d+ in_flight=\d+ cpu=[01](\.\d\d?)? `, log.String())
-	}
 }

@@ -49,7 +49,6 @@ type Shedder struct {
 	witness witness
 	seen    progress
 	view    atomic.Pointer[Stats]
-	logged  atomic.Int64 // requests refused before the present overload
 
 	admitted [numClasses]stats.Counter // not guarded; without normal, which is what is left of all
 }

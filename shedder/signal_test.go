@@ -1,9 +1,7 @@
 package shedder_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"math"
 	"testing"
 	"time"
@@ -153,14 +151,6 @@ func TestSignalsThatCannotBeRight(t *testing.T) {
 		_, err := shedder.New(&shedder.Options{Signals: signals})
 		require.EqualError(t, err, want)
 	}
-}
-
-func TestLogNamesTheSignal(t *testing.T) {
-	var log bytes.Buffer
-	g := gauge{value: 1}
-	r := newRig(t, shedder.Options{Signals: []shedder.Signal{g.signal("memory", 1)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	r.look()
-	require.Contains(t, log.String(), "reason=memory")
 }
 
 func TestThrottledIsTheShareOfPeriods(t *testing.T) {

@@ -140,9 +140,8 @@ func (s Stats) Why() string {
 	return s.Reason.String()
 }
 
-// snapshot publishes the findings of this tick, partly taken from v. It reports whether the service became overloaded
-// or calm.
-func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool) {
+// snapshot publishes the findings of this tick, partly taken from v.
+func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) {
 	was := s.view.Load()
 	v.CPU, v.CPUSmooth, v.QueueDelay, v.QuotaPause = r.CPU, r.Smoothed, -1, s.seen.pause
 	if v.SchedErr == nil {
@@ -150,14 +149,12 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) (changed bool
 	}
 	v.Reason = Reason(d.Reason)
 	v.Overloaded = d.Reason != law.Calm
-	changed = v.Overloaded != was.Overloaded
-	if changed {
+	if v.Overloaded != was.Overloaded {
 		s.seen.since = v.Time
 	}
 	v.Since, v.Limit, v.Drop = s.seen.since, d.Limit, d.Drop
 	v.MaxPass, v.MinRT, v.Probes = s.law.Pass(), s.law.Latency(), s.prober.probes
 	s.view.Store(&v)
-	return changed
 }
 
 // Options returns the current options, with every default filled in. Change them and pass them to [Shedder.Tune].
@@ -169,9 +166,9 @@ func (s *Shedder) Options() Options {
 	return o
 }
 
-// Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU, Sched and
-// Logger cannot change: each must be zero or the current value. Tune returns an error that names the invalid field, and
-// then changes nothing.
+// Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU and
+// Sched cannot change: each must be zero or the current value. Tune returns an error that names the invalid field, and then
+// changes nothing.
 func (s *Shedder) Tune(o Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -187,10 +184,8 @@ func (s *Shedder) Tune(o Options) error {
 		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
 	case replaces(o.Sched, s.opts.Sched):
 		return errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
-	case o.Logger != nil && o.Logger != s.opts.Logger:
-		return errors.New("shedder: Tune: Logger cannot change: it must be nil or the present one")
 	}
-	opts.CPU, opts.Sched, opts.Logger = s.opts.CPU, s.opts.Sched, s.opts.Logger
+	opts.CPU, opts.Sched = s.opts.CPU, s.opts.Sched
 	s.install(opts)
 	return nil
 }

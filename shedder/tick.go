@@ -1,7 +1,6 @@
 package shedder
 
 import (
-	"log/slog"
 	"math"
 	"runtime"
 	"time"
@@ -30,20 +29,17 @@ func (s *Shedder) refresh(t time.Time) (now int64) {
 		now, _ = s.clock(t)
 		return now
 	}
-	changed, logger := s.takeTick(t)
-	if changed && logger != nil {
-		s.log(logger)
-	}
+	s.takeTick(t)
 	now, _ = s.clock(t)
 	return now
 }
 
 // takeTick takes a step if one is due. It releases mu even if a sampler panics.
-func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
+func (s *Shedder) takeTick(t time.Time) {
 	defer s.mu.Unlock()
 	now, due := s.clock(t)
 	if !due {
-		return false, nil
+		return
 	}
 	if s.base.Load() == nil {
 		base := t
@@ -52,15 +48,14 @@ func (s *Shedder) takeTick(t time.Time) (changed bool, logger *slog.Logger) {
 		now = 0
 	}
 	s.nextTick.Store(now + int64(tick))
-	return s.step(t), s.opts.Logger
+	s.step(t)
 }
 
 // yieldFrom is the wait for a processor from which on a yield is worth its cost.
 const yieldFrom = time.Millisecond
 
-// step reads the sensors, advances the law and publishes the limit. It is called with mu held, and reports whether the
-// service became overloaded or calm.
-func (s *Shedder) step(now time.Time) (changed bool) {
+// step reads the sensors, advances the law and publishes the limit. It is called with mu held.
+func (s *Shedder) step(now time.Time) {
 	r := law.Reading{Dt: math.Max(0, now.Sub(s.seen.at).Seconds())}
 	s.seen.at = now
 	cpu, sched := s.sampleCPU(now), s.sampleSched(now)
@@ -88,7 +83,7 @@ func (s *Shedder) step(now time.Time) (changed bool) {
 	s.yields.Store(s.witness.asks || !math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
 	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
 	s.leak.set(leaking)
-	return s.snapshot(&r, v, Stats{
+	s.snapshot(&r, v, Stats{
 		Time: now, CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, Signal: signal, SignalErr: signalErr, Leak: leaking,
 		Demand: s.demand.observe(&r, &cpu, v, s.opts.CPUThreshold),
 	})
@@ -155,19 +150,6 @@ func (s *Shedder) refusedOf(class int) (sum int64) {
 		sum += s.refused[class][why].Value()
 	}
 	return sum
-}
-
-func (s *Shedder) log(l *slog.Logger) {
-	v := s.Stats()
-	if v.Overloaded {
-		s.logged.Store(v.Refused)
-		l.Warn("shedder: overloaded", slog.String("policy", v.Name), slog.String("reason", v.Why()), slog.Float64("limit", math.Round(v.Limit)),
-			slog.Int64("in_flight", v.InFlight), slog.Float64("cpu", math.Round(100*v.CPU)/100),
-			slog.Duration("queue_delay", v.QueueDelay.Round(100*time.Microsecond)))
-		return
-	}
-	l.Info("shedder: calm again", slog.String("policy", v.Name), slog.Int64("refused", v.Refused-s.logged.Load()),
-		slog.Int64("in_flight", v.InFlight))
 }
 
 // install applies opts. It is called with mu held, or before s is shared.

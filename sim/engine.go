@@ -102,7 +102,7 @@ func (q *eventQueue) pop() {
 	q.n--
 }
 
-// An eventHeap is a binary heap. That of the standard library would allocate for each event.
+// An eventHeap is a binary heap. The one in the standard library would allocate for each event.
 type eventHeap []event
 
 func (ev *event) before(other *event) bool {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// service is the service of most scenarios: two cores, 10 ms of CPU in the mean, so 200 requests a second and a little less
+// service is the service of most scenarios: two cores, 10 ms of CPU on average, so 200 requests a second and a little less
 // for their parsing.
 func service(name string, phases ...Phase) Scenario {
 	return Scenario{
@@ -22,7 +22,7 @@ func step(load float64) Scenario {
 		Phase{For: time.Minute, Load: 0.7})
 }
 
-// stepSolid is step for work that does not yield: each request keeps its processor until it is done.
+// stepSolid is a step of work that does not yield: each request keeps its processor until it is done.
 func stepSolid(load float64) Scenario {
 	s := step(load)
 	s.Name = "step-solid"
@@ -71,7 +71,7 @@ func bimodal(load float64) Scenario {
 	return s
 }
 
-// cpuAndIO is a step for requests that wait 100 ms in the mean between two halves of their CPU.
+// cpuAndIO is a step for requests that wait 100 ms on average between two halves of their CPU.
 func cpuAndIO(load float64) Scenario {
 	s := step(load)
 	s.Name = "cpu-io"

@@ -109,7 +109,7 @@ func (m *memoryMeter) measure(s *MemorySample, now time.Time) {
 		return
 	}
 	next := MemorySample{Used: h.total - min(h.released, h.total), Limit: h.limit, Soft: true, Time: now}
-	// Memory outside the heap counts fully. The heap counts with what the last collection found alive, but at most with
+	// Memory outside the heap counts fully. The heap counts with the live bytes of the last collection, and at most with
 	// its present size.
 	next.Live = next.Used - min(h.objects+h.unused+h.free, next.Used) + min(h.live, h.objects)
 	if m.group < next.Limit {

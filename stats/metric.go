@@ -25,7 +25,8 @@ type Metric struct {
 	Unit string // in UCUM, such as "s", "{request}", "{request}/s" or "1" for a ratio; "" for 0 and 1 as no and yes
 	Kind Kind
 	// Labels tell the figures of one Name apart: {policy checkout-db}, {reason limit reached}. Their values are few and do
-	// not come from clients. They are shared between metrics, so do not modify them.
+	// not come from clients, except that of the label key, whose metrics only the live page shows, if it is asked to.
+	// They are shared between metrics, so do not modify them.
 	Labels []Label
 	Value  float64 // finite; the mean for a KindHistogram
 	// Distribution is the value of a KindHistogram, and nil for the other kinds.

@@ -56,8 +56,7 @@ func newSensor[S sample](kind string, interval, byDefault time.Duration, first S
 func (s *Sensor[S]) Sample(now time.Time) S { return *s.ref(now) }
 
 // Read returns the main figure of the sample, or the error why it is unknown. Use it as the Read of a signal of the
-// shedder. The figure of a CPUSample is Usage, that of a SchedSample is Value in seconds, and that of the others is
-// Share.
+// shedder. The figure is Usage for a CPUSample, Value in seconds for a SchedSample, and Share for the others.
 func (s *Sensor[S]) Read(now time.Time) (float64, error) { return (*s.ref(now)).figure() }
 
 // ref is Sample without the copy.

@@ -24,7 +24,7 @@ func limitsDue(last *time.Time, now time.Time) bool {
 
 // CgroupCPU returns a source that reads the Linux control group of this process, version 1 or 2.
 //
-// The used CPU time is that of the whole group, including sidecars in the same group. The limit is the lowest of the
+// The whole group counts as used CPU time, including sidecars in it. The limit is the lowest of the
 // group's quota, its cpuset and runtime.NumCPU. Each parent group with a quota is a separate level, with the CPU time
 // of all its members: when they use up the quota together, this process is stopped as well. If there is no quota, the
 // group's usage is measured against its CPUs. The limits, and whether the process has been moved to another group, are

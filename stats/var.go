@@ -5,10 +5,21 @@ import "encoding/json"
 // A Var shows sources as JSON. It is an expvar.Var, so that a program that publishes it imports expvar, and no other does:
 //
 //	expvar.Publish("spillway", stats.Var{"api": gate})
+//
+// As an attribute of a line of package log/slog, it reads the sources only if the line is written.
 type Var map[string]Source
 
-// String returns an object with an array of metrics for each source, as [Each] yields them.
+// String returns an object with an array of metrics for each source, as [Each] yields them, without those that name keys.
 func (v Var) String() string {
+	text, err := v.MarshalJSON()
+	if err != nil { // a source of a user yields NaN
+		text, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // a text
+	}
+	return string(text)
+}
+
+// MarshalJSON returns what String returns, or an error if a figure is not finite.
+func (v Var) MarshalJSON() ([]byte, error) {
 	type metric struct {
 		Name         string            `json:"name"`
 		Labels       map[string]string `json:"labels,omitempty"`
@@ -20,6 +31,9 @@ func (v Var) String() string {
 		all[source] = []metric{}
 	}
 	for source, m := range Each(v) {
+		if m.Label("key") != "" {
+			continue
+		}
 		next := metric{Name: m.Name, Value: m.Value, Distribution: m.Distribution}
 		for _, l := range m.Labels {
 			if next.Labels == nil {
@@ -29,9 +43,5 @@ func (v Var) String() string {
 		}
 		all[source] = append(all[source], next)
 	}
-	text, err := json.Marshal(all) //nolint:musttag // the fields of a Distribution keep their names
-	if err != nil {                // a source of a user yields NaN
-		text, _ = json.Marshal(map[string]string{"error": err.Error()}) //nolint:errchkjson // a text
-	}
-	return string(text)
+	return json.Marshal(all) //nolint:musttag,wrapcheck // the fields of a Distribution keep their names
 }

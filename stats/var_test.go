@@ -21,3 +21,8 @@ func TestVarIsJSON(t *testing.T) {
 	require.JSONEq(t, `{"a":[{"name":"m","labels":{"policy":"p","reason":"full"},"value":0}],"none":[]}`, v.String())
 	require.True(t, json.Valid([]byte(Var{"a": odd{}}.String())), "one bad figure does not break all of /debug/vars")
 }
+
+func TestVarWithoutAFiniteFigureIsAnError(t *testing.T) {
+	_, err := Var{"a": odd{}}.MarshalJSON()
+	require.ErrorContains(t, err, "NaN")
+}

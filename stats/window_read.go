@@ -34,7 +34,7 @@ func (w *Window) Complete(now time.Time) iter.Seq[Bucket] {
 	}
 }
 
-// Total returns all Buckets as one. Its Start is that of the oldest.
+// Total returns all Buckets as one. Its Start is the Start of the oldest.
 func (w *Window) Total(now time.Time) Bucket {
 	oldest := w.oldest(now)
 	total := Bucket{Start: w.start(oldest)}

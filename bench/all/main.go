@@ -128,7 +128,7 @@ func (s *settings) measure(ctx context.Context, p *part, out io.Writer) error {
 type command struct {
 	file   string
 	words  string
-	prints bool // the figures are what it prints
+	prints bool // its output is the figures
 }
 
 func (c *command) run(file string) []string {

@@ -17,7 +17,7 @@ type result struct {
 	Fault string  `json:"fault"` // "", "cold start", "stop", "restart" or "lock"
 
 	Goodput   float64  `json:"goodput"`
-	OfBest    *float64 `json:"of_best"` // goodput over that of the best fixed limit
+	OfBest    *float64 `json:"of_best"` // goodput over the goodput of the best fixed limit
 	P50       *float64 `json:"p50_ms"`
 	P99       *float64 `json:"p99_ms"`      // of the answered
 	P99OfBest *float64 `json:"p99_of_best"` // over the lowest p99 among the fixed limits that keep 0.97 of the best goodput

@@ -1,5 +1,5 @@
-// Soak runs the policies for a long time under many troubles at once, and looks for faults: a lost permit, a count that
-// does not add up, a limit that lets through too much, a leaked goroutine or file, a growing heap.
+// Soak runs the policies for a long time under many troubles at once, and looks for faults. Faults are a lost permit, a count
+// that does not add up, a limit that lets through too much, a leaked goroutine or file, and a growing heap.
 //
 //	go run ./bench/soak -hours 24 -virtual        # a day in virtual time, in some minutes
 //	go run ./bench/soak -real -minutes 10         # a real server, real clients and a real Redis

@@ -16,7 +16,7 @@ import (
 
 // An Allowance is a count per window and key, such as 100 000 per day, that asks Redis for many tokens at once. It
 // takes a chunk of a [Limit] and spends it locally. Redis never gives out more than the limit, so all processes
-// together never exceed it in any window. When Redis loses its memory, a window begins anew, as for the Limit.
+// together never exceed it in any window. When Redis loses its data, a window begins anew, as for the Limit.
 //
 // A chunk grows with the rate of use, and shrinks as the window is used up, down to one token at its end. A process
 // gives back the tokens that it has not spent within TTL when it next asks, or at [Allowance.Close]. Until then others
@@ -183,7 +183,7 @@ func (a *Allowance) batch(key string) *batch {
 // Queues does nothing: it marks that Admit may block.
 func (a *Allowance) Queues() {}
 
-// Quota returns what the key of r has left at now, as [Limit.Quota] does, with the tokens that this process holds.
+// Quota returns the remaining tokens of the key of r at now, as [Limit.Quota] does, with the tokens that this process holds.
 func (a *Allowance) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if a.limit == nil {
 		return spillway.Quota{}

@@ -18,7 +18,7 @@ func ExampleLimit() {
 	defer client.Close()
 
 	limit, err := exact.New(&exact.Options{
-		Client: client, // a *redis.Client, or that of a cluster
+		Client: client, // a *redis.Client or a *redis.ClusterClient
 		Name:   "per tenant",
 		Rules: []limiter.Rule{
 			limiter.Bucket{Rate: limiter.Per(1, time.Hour), Burst: 2},

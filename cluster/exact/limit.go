@@ -88,7 +88,7 @@ type Options struct {
 	// to 110 bytes for each token of the limit. Bounds are those of package limiter, but no window is shorter than 1 ms
 	// or longer than ten years.
 	Rules []limiter.Rule
-	// Name tells this limit from others in the same Redis. Limits with the same Name and Prefix share their keys, and must
+	// Name identifies this limit in Redis. Limits with the same Name and Prefix share their keys, and must
 	// have the same rules. It may not contain braces or colons. If Name is empty, it is "limit".
 	Name string
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".

@@ -73,9 +73,9 @@ func ticketOf(r *Result) spillway.Ticket {
 	return spillway.Ticket(r.stamp)<<ticketShift | spillway.Ticket(r.Source)
 }
 
-// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
-// figures come from the last answer for this key in this process, or are those of an unused key. With several rules they are
-// those of the rule that decided; see [Limit.Quotas].
+// Quota returns the remaining tokens of the key of r at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
+// figures come from the last answer for this key in this process, or describe an unused key. With several rules they
+// describe the rule that decided; see [Limit.Quotas].
 func (l *Limit) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	if l.conn == nil {
 		return spillway.Quota{}

@@ -19,7 +19,7 @@ func ExampleLimit() {
 		Client: client,
 		Name:   "per route",
 		Rule:   limiter.Bucket{Rate: limiter.Per(20_000, time.Second)}, // of all processes together
-		Nodes:  3,                                                      // until Redis has told how many there are
+		Nodes:  3,                                                      // until Redis has reported the number
 	})
 	if err != nil {
 		panic(err)

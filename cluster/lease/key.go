@@ -32,7 +32,7 @@ type keyState struct {
 	key      string
 	set      *ruleSet      // in force for the node
 	look     time.Duration // when to look at it
-	place    int           // in the heap; -1 if it is in none
+	place    int           // index in the heap; -1 if it is not there
 	counted  int64         // offered up to the last look
 	usedAt   time.Duration // when it was last seen in use
 	lowSince time.Duration // since when it has not been worth a lease
@@ -111,7 +111,7 @@ func (q *Limit) key(key string) *keyState {
 	return k
 }
 
-// known is key for existing keys only.
+// known returns the state of a key, or nil if it has none.
 func (q *Limit) known(key string) *keyState {
 	if q.reject == nil { // the zero Limit
 		return nil
@@ -191,7 +191,7 @@ func newKeyNames(o *Options) keyNames {
 	return n
 }
 
-// of returns the names of the table and of the marker. The marker tells whether the server has lost its memory.
+// of returns the names of the table and of the marker. The marker is missing if the server has lost its data.
 func (n *keyNames) of(key string) []string {
 	key = call.ShortKey(key)
 	table := n.table + key + "}:lease"

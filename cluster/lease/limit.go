@@ -30,7 +30,7 @@ import (
 // Parts are fair. A process gets at most its demand, and no process that wants more gets less than another (weighted
 // max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost
 // × the number of processes pass in any time d. That holds when messages are lost, late or repeated, when processes
-// die, and however long Redis is away. While a Redis that lost its memory learns the leases, newcomers get a twentieth
+// die, and however long Redis is away. While a Redis that lost its data learns the leases, newcomers get a twentieth
 // of Rate and Burst on top. Fallback decides when Redis stays silent for longer than a lease lasts. [Limit.Tune]
 // changes the rate while it runs.
 //
@@ -72,9 +72,9 @@ type Options struct {
 	// Rule is the limit of each key for all processes together. Rate.Tokens must be positive. Each process has the same
 	// part of Burst as of Rate. Tokens that a process cannot use within Burst divided by Rate are lost, so less than 50 ms
 	// worth of tokens costs throughput on busy machines. If the Name of the Rule is empty, rejections, metrics and header
-	// fields have that of the Options.
+	// fields carry the Name below.
 	Rule limiter.Bucket
-	// Name tells this limit from others in the same Redis. Processes that share a limit have the same Name, Prefix, Rule,
+	// Name identifies this limit in Redis. Processes that share a limit have the same Name, Prefix, Rule,
 	// Interval and TTL. It may not contain braces or colons. If Name is empty, it is "quota".
 	Name string
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
@@ -228,7 +228,7 @@ func (o *Options) config() machine.Config {
 }
 
 // background returns the options of the background connection. No caller waits there, and leases delay their own
-// renewals while they fail. After a loss of memory, Redis has to hear from the holder of a lease before it grants that
+// renewals while they fail. After Redis has lost its data, it has to hear from the holder of a lease before it grants that
 // lease to others. So this breaker stays open for an eighth of a term at most. With a call that gets no answer (half a
 // term) and the pause after that (a quarter), Redis hears from each process within a term.
 func (o *Options) background(timeout time.Duration) call.Options {

@@ -213,7 +213,7 @@ func sourceOf(from machine.Source) cluster.Source {
 	return cluster.FromRedis
 }
 
-// Quota returns what the key of r has left at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
+// Quota returns the remaining tokens of the key of r at now, for the RateLimit header fields of HTTP. It does not ask Redis: the
 // figures come from this process's share, or from the last answer of Redis.
 func (q *Limit) Quota(now time.Time, r spillway.Request) spillway.Quota {
 	return q.figures(r.Key, q.at(now))

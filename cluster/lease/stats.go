@@ -53,12 +53,12 @@ func (q *Limit) Stats() Stats {
 
 // KeyStats is the state of one key of a [Limit].
 type KeyStats struct {
-	Source         cluster.Source // who decides now: FromRedis if there is no lease
+	Source         cluster.Source // source of the present decisions: FromRedis if there is no lease
 	Grant          float64        // tokens per second granted to this process
 	Want           float64        // tokens per second that it wants
 	Nodes          int            // processes that share the limit of the key
 	Hungry         bool           // the total demand exceeds the rate
-	Epoch          string         // changes when Redis has lost its memory
+	Epoch          string         // changes when Redis has lost its data
 	Age            time.Duration  // since the last renewal was sent
 	AdmittedTokens int64          // tokens let through
 	RefusedTokens  int64          // tokens refused

@@ -151,7 +151,7 @@ type Lease struct {
 }
 
 // Context returns a context that ends when the lease ends, Guard earlier than Redis gives the permit to another holder.
-// It also ends when the Lease is released, or when the context given to Acquire ends. [context.Cause] tells which:
+// It also ends when the Lease is released, or when the context given to Acquire ends. [context.Cause] is the reason:
 // [ErrLeaseLost], [context.Canceled] or the cause of the parent. The end of the context does not release the permit:
 // Release does.
 func (h *Lease) Context() context.Context {

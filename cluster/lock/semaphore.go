@@ -23,7 +23,7 @@ import (
 
 // Errors of a [Semaphore], besides a [cluster.RedisError].
 var (
-	// ErrLeaseLost says that a lease ended before it was given back: Redis was away for too long, lost its memory, or this
+	// ErrLeaseLost says that a lease ended before it was given back: Redis was away for too long, lost its data, or this
 	// process stood still. It is the cause of the end of [Lease.Context].
 	ErrLeaseLost = errors.New("lock: lease lost")
 	// ErrClosed says that Close was called.

@@ -180,8 +180,9 @@
         title: make("h2", { textContent: source }), verdict: make("p", { className: "text" }), charts: make("div", { className: "charts" }),
         policies: make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Policies of " + source }),
         shadows: make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Shadows of " + source }),
+        keys: make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Keys refused most of " + source }),
       };
-      one.root = make("section", { className: "source" }, one.title, one.verdict, one.charts, one.policies, one.shadows);
+      one.root = make("section", { className: "source" }, one.title, one.verdict, one.charts, one.policies, one.shadows, one.keys);
       sections.set(source, one);
       const after = [...sections.keys()].sort()[[...sections.keys()].sort().indexOf(source) + 1];
       $("sources").insertBefore(one.root, after ? sections.get(after).root : null);
@@ -230,6 +231,8 @@
       });
       table(one.policies, "policy", policyColumns, rowsOf(all, policyColumns, policy));
       table(one.shadows, "candidate in a shadow", shadowColumns, rowsOf(all, shadowColumns, shadowed));
+      table(one.keys, "key refused most", [["share of the refusals", (r) => r]], all.filter((s) => s.name === "spillway.keys.refused" && last(s) != null)
+        .sort((a, b) => last(b) - last(a)).map((s) => [s.labels.key, Math.round(100 * last(s)) + " %"]));
     }
     for (const [source, one] of sections) {
       if (!bySource.has(source)) {

@@ -32,7 +32,7 @@ func cpuRows() []suiteRow {
 	)
 }
 
-// cpuAndLongWait is a step for requests of 10 ms of CPU that wait 300 ms in the mean before they are answered.
+// cpuAndLongWait is a step for requests of 10 ms of CPU that wait 300 ms on average before they are answered.
 func cpuAndLongWait(load float64) sim.Scenario {
 	scenario := step(lib("step"))(load)
 	scenario.Name = "cpu-wait-300ms"

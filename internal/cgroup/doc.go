@@ -1,5 +1,5 @@
-// Package cgroup reads the CPU controllers of Linux control groups for the calling process: how much CPU its group and
-// the groups above it have used, and how much they may use.
+// Package cgroup reads the CPU controllers of Linux control groups for the calling process. It returns how much
+// CPU its group and the groups above it have used, and how much they may use.
 //
 //	group, err := cgroup.Find(os.DirFS("/"))
 //	levels, err := group.Levels(nil) // own group first, then each group above it that has a quota

@@ -38,7 +38,7 @@ func (f *Folders) Look() (version int, paths []string) {
 	return f.version, f.paths
 }
 
-// find finds the folders of group, which is "" if the process is in none, and reports whether there are any.
+// find finds the folders of group, which is "" if the process has none, and reports whether there are any.
 func (f *Folders) find(mounts []mount, version int, controller, group string) bool {
 	m, ok := find(mounts, controller, group)
 	if !ok || group == "" {

@@ -10,7 +10,7 @@ import (
 
 // membership is what /proc/self/cgroup says: the process's path in each hierarchy.
 type membership struct {
-	unified    string            // in version 2; "" if it is in none
+	unified    string            // in version 2; "" if the process has no group
 	controller map[string]string // in version 1, by controller
 }
 

@@ -44,7 +44,7 @@ func (e *Estimator) MinBudget(key string) time.Duration {
 	return e.leastFair
 }
 
-// ObserveWithin is [Estimator.Observe] for a request with the time left until its deadline, or [None]. If left is at
+// ObserveWithin calls [Estimator.Observe]. left is the time until the deadline of the request, or [None]. If left is at
 // least twice the budget, it also learns the budget. Requests with less time finish only if they are fast.
 func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now time.Time) {
 	t := e.track(key, now)
@@ -55,7 +55,7 @@ func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now t
 	observeFair(&t.fair, latency, left, e.leastFair)
 }
 
-// observeFair moves the budget in state, packed like that of a track. The budget never goes below least. If samples
+// observeFair moves the budget in state, packed like the state of a track. The budget never goes below least. If samples
 // arrive at the same instant, one may be lost.
 func observeFair(state *atomic.Uint64, latency, left, least time.Duration) {
 	old := state.Load()

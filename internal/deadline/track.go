@@ -76,8 +76,7 @@ func (t *track) observe(latency time.Duration) {
 	}
 }
 
-// unfinished is observe for a request that takes longer than latency. If latency is less than the estimate, it has no
-// effect.
+// unfinished records a request that takes longer than latency. If latency is less than the estimate, it has no effect.
 func (t *track) unfinished(latency time.Duration) {
 	seen, estimate := unpack(t.state.Load())
 	if least := min(latency, mostEstimate) + 1; seen == 0 || least >= estimate {

@@ -238,7 +238,7 @@ func (o *output) texts(r *Row, m stats.Metric, text string) bool {
 
 // reasons yields a counter for each policy and reason. Two policies of one name are counted together.
 func (o *output) reasons(m stats.Metric, all []refusal) bool {
-	m.Labels = nil // the policy is that of the refusal
+	m.Labels = nil // the refusal names the policy
 	for i, r := range all {
 		same := func(other refusal) bool { return other.policy == r.policy && other.reason == r.reason }
 		if slices.ContainsFunc(all[:i], same) {

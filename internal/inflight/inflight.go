@@ -161,7 +161,7 @@ func (c Counter) Len() int {
 	return c.state.last + 1
 }
 
-// Leave ends a request that entered by cell at.
+// Leave ends a request that was counted in cell at.
 func (c Counter) Leave(at int) {
 	if s := c.state; idle(s.cells[at&(Cells-1)].word.Add(1)) >= hoard {
 		s.trim(at)

@@ -1,4 +1,4 @@
-// Package isnil tells a nil in an interface from a value: constructors refuse both kinds of nil before they call a
+// Package isnil finds a nil pointer in an interface: constructors refuse both kinds of nil before they call a
 // method.
 //
 //	if isnil.Is(o.Like) {

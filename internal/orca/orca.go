@@ -81,7 +81,7 @@ func (r *Reporter) Report(now time.Time) *Report {
 	return next
 }
 
-// load is what the next report compares with.
+// load is the state with which the next report compares.
 type load struct {
 	at               time.Time
 	requests, errors float64 // counts

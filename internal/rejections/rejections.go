@@ -33,7 +33,7 @@ type Set struct {
 	steps              roundup.Steps[spillway.Rejection]
 }
 
-// New returns the refusals of a limit. If over is true, they are the fault of the caller, who used up its quota.
+// New returns the refusals of a limit. If over is true, the caller has used up its quota.
 func New(policy, reason string, over bool) *Set {
 	s := &Set{Policy: policy, Reason: reason, over: over}
 	s.unknown, s.tooLarge, s.negative = s.Build(reason, 0), s.Build(TooLarge, 0), s.Build(Negative, 0)

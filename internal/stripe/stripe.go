@@ -7,10 +7,10 @@
 //	c.admitted.Add(1)
 //
 // A Go program cannot find out cheaply which core it runs on, so the stripe follows the goroutine: its number is a hash
-// of the address of the goroutine's stack. That costs about one nanosecond, needs no shared state, and stays the same
-// from one call to the next for nearly every goroutine, which keeps the stripe in that core's cache. By comparison, a
-// token kept in a sync.Pool doubles the cost of an add, and a random stripe is slower than a single shared counter as
-// soon as two cores run.
+// of the address of the goroutine's stack. That costs about one nanosecond and needs no shared state. It stays the
+// same from one call to the next for nearly every goroutine, which keeps the stripe in that core's cache. By comparison,
+// a token kept in a sync.Pool doubles the cost of an add. A random stripe is slower than a single shared counter as soon
+// as two cores run.
 package stripe
 
 import (
@@ -31,8 +31,8 @@ func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
 
-// Wide is Count for the few counters of a process that every request writes: four times as many stripes, at most 64,
-// and 1 if GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
+// Wide returns the number of stripes of a counter that every request writes: four times Count, at most 64, and 1 if
+// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
 func Wide() int {
 	if n := Count(); n > 1 {
 		return min(4*n, 2*maxCount)

@@ -35,7 +35,7 @@ type View struct {
 	Admitted    *int64   `json:"admitted,omitempty"`
 	Refused     *int64   `json:"refused,omitempty"`
 
-	// Source is what the live page of -live shows, or nil.
+	// Source feeds the live page of -live; it may be nil.
 	Source stats.Source `json:"-"`
 
 	// Extra holds further figures of this guard by name, such as a learned latency.

@@ -56,7 +56,7 @@ func Main(c Config) int {
 	return 0
 }
 
-// Run is [Main] for the parent process, with the arguments and the output given.
+// Run does the work of [Main] in the parent process, with the given arguments and output.
 func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := c.parse(args, out)
 	if err != nil {

@@ -2,7 +2,7 @@ package overload
 
 import "time"
 
-// stretch is a span with what was sent in it.
+// stretch is a span with the requests that were sent in it.
 type stretch struct {
 	Span
 	from, to time.Duration

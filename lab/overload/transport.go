@@ -44,7 +44,7 @@ type Client interface {
 // ErrRefused says that a server refused a request because of overload.
 var ErrRefused = errors.New("overload: refused")
 
-// A Service is what the server does for its requests. It counts them, and is safe for concurrent use.
+// A Service does the work of the requests. It counts them, and is safe for concurrent use.
 type Service struct {
 	burner           *Burner
 	do               func()

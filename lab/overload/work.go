@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A Work is what the server does for one request.
+// A Work is the job that the server does for one request.
 type Work struct {
 	// Name is how the -work flag calls it.
 	Name string
 
-	// About describes in one line what the work stands for.
+	// About describes in one line the services that the work stands for.
 	About string
 
 	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.

@@ -33,7 +33,7 @@ func spreadDelay(d time.Duration) time.Duration {
 	return delayAt(d, rand.Float64())
 }
 
-// delayAt is spreadDelay for a given position in the spread, in [0, 1).
+// delayAt returns the delay at a position in [0, 1) of the spread.
 func delayAt(d time.Duration, position float64) time.Duration {
 	if d <= 0 {
 		return unknownDelay + time.Duration(position*float64(unknownSpread))

@@ -61,7 +61,7 @@ func (l *lateness) refuses(ctx context.Context, method string, by time.Time) boo
 	return true
 }
 
-// tap is refuses for the tap, after which the interceptor asks again. It returns the context for the interceptor.
+// tap is like refuses. The interceptor asks again after the tap, so tap returns the context for the interceptor.
 func (l *lateness) tap(ctx context.Context, method string, by time.Time) (context.Context, bool) {
 	if l.off {
 		return ctx, false

@@ -111,7 +111,7 @@ func (s *Server) refusalOf(err error) (metadata.MD, error) {
 }
 
 // outward returns err as the remote caller may see it. A handler may return, without its own status, the error of a
-// call that another gate refused. Then the answer is that of a refusal: with a delay, and without the name of a policy.
+// call that another gate refused. Then the answer is a refusal: with a delay, and without the name of a policy.
 func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 	if err == nil {
 		return nil

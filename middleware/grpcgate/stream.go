@@ -130,7 +130,7 @@ func (w *watched) account() (waited time.Duration, broken bool) {
 	return w.waited, w.broken
 }
 
-// restart forgets what the stream waited so far.
+// restart forgets the waits of the stream so far.
 func (w *watched) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

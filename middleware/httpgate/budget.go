@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// A RetryBudget tells whether a retry is affordable. It follows the retry throttling of gRPC (proposal A6): each failed
+// A RetryBudget decides whether a retry is affordable. It follows the retry throttling of gRPC (proposal A6): each failed
 // call takes a token, each success gives back a fraction of one, and retries are affordable while more than half of the
 // tokens are left. So a few failures are retried at once, but a dependency that is down gets few requests beyond the
 // first attempts.

@@ -8,8 +8,8 @@
 //
 // A request that the gate admits runs as it would without the gate. When it ends, its status and the state of its
 // context give the outcome for the policies. A request that the gate refuses is answered at once with 503 Service
-// Unavailable, or 429 Too Many Requests if the caller used up its own share, a Retry-After and a small problem
-// document. Nothing is logged, and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one
+// Unavailable, or with 429 Too Many Requests if the caller used up its own share. The answer has a Retry-After and a
+// small problem document. Nothing is logged, and on HTTP/1 its body has 100 ms to arrive: the refused request stays the cheapest one
 // in the process.
 //
 // # Where it stands
@@ -46,9 +46,9 @@
 //
 // [Transport] does for a client what Handler does for a server. Its key is the host, so that one gate with a breaker per
 // key serves a client of many hosts. A call is in flight until its response has been read, closed or broken off. A
-// refused call fails at once with the *[spillway.Rejection], and a [RetryBudget] tells whether to try again.
+// refused call fails at once with the *[spillway.Rejection], and a [RetryBudget] decides whether to try again.
 //
-// # Whose fault it is
+// # Outcomes
 //
 // A request counts against the service only if the service had enough time. These are Ignored: an unreadable body, a
 // deadline shorter than the usual latency of the route ([Options.MinBudget]), a client that is gone, and a refusal by

@@ -35,7 +35,7 @@ func meantStatus(w http.ResponseWriter, r *http.Request, status int) int {
 	return statusOfGRPC[n]
 }
 
-// grpcField returns the values of a field of the answer, under its name or under that of a trailer.
+// grpcField returns the values of a field of the answer, under its name or the name of the trailer.
 func grpcField(h http.Header, name, trailer string) []string {
 	if values := h[name]; len(values) > 0 {
 		return values

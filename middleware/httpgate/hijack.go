@@ -60,7 +60,7 @@ func (c *otherConn) Close() error {
 	return c.Conn.Close() //nolint:wrapcheck // as above
 }
 
-// NetConn returns the connection inside, as that of a tls.Conn does.
+// NetConn returns the connection inside, like NetConn of a tls.Conn.
 func (c *tcpConn) NetConn() net.Conn { return c.TCPConn }
 
 // NetConn returns the connection inside.

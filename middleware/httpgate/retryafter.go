@@ -51,7 +51,7 @@ func retryAfterHeader(d time.Duration) []string {
 	return retryAfterAt(d, rand.Float64())
 }
 
-// retryAfterAt is retryAfterHeader for a given position in the spread, in [0, 1).
+// retryAfterAt returns the header for a position in [0, 1) of the spread.
 func retryAfterAt(d time.Duration, position float64) []string {
 	least := 1
 	if d > time.Second {

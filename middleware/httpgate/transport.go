@@ -79,7 +79,7 @@ type TransportOptions struct {
 	// count.
 	AtHeader bool
 
-	// Budget records the outcome of every call, and then tells whether a retry is affordable. If Budget is nil, nothing
+	// Budget records the outcome of every call, and decides whether a retry is affordable. If Budget is nil, nothing
 	// is recorded.
 	Budget *RetryBudget
 }

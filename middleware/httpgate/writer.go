@@ -60,7 +60,7 @@ func (d *deeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // refusedInside notes that another gate refused the request: an inner one, or one on the way to another service.
 func (w *writer) refusedInside() { w.x.refused = true }
 
-// refusedInside is that of a writer.
+// refusedInside notes the same as for a writer.
 func (d *deeper) refusedInside() { d.x.refused = true }
 
 // markRefused tells the gates outside w that another gate of this process refused the request. This is not a failure,

@@ -54,6 +54,9 @@ func Register(meter metric.Meter, sources map[string]stats.Source) (metric.Regis
 		}
 	}
 	for _, m := range stats.Each(sources) {
+		if m.Label("key") != "" {
+			continue
+		}
 		if err := e.add(meter, &m); err != nil {
 			return nil, err
 		}
@@ -112,6 +115,9 @@ func (e *exporter) add(meter metric.Meter, m *stats.Metric) error {
 
 func (e *exporter) observe(_ context.Context, o metric.Observer) error {
 	for source, m := range stats.Each(e.sources) {
+		if m.Label("key") != "" { // it names a client
+			continue
+		}
 		attributes := make([]attribute.KeyValue, 0, 1+len(m.Labels))
 		attributes = append(attributes, attribute.String("spillway.name", source))
 		for _, l := range m.Labels {

@@ -7,7 +7,7 @@
 // Each metric of the feed keeps its name, with underscores for dots, the unit as a suffix, and _total for counters, as
 // OpenTelemetry translates names: "spillway.shedder.queue_delay" becomes "spillway_shedder_queue_delay_seconds". It has
 // the label name, which is the name of its source in the map, and mostly the label policy, which is the name of the
-// policy. No label comes from clients.
+// policy. No label comes from clients: metrics with the label key are left out.
 //
 // A histogram has classic buckets, at powers of two of a second, and is a native histogram as well for servers that
 // scrape them.
@@ -76,6 +76,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	free := make([]sample, len(c.order)) // mostly there are as many as in the last round
 	sent := 0
 	for source, m := range stats.Each(c.sources) {
+		if m.Label("key") != "" {
+			continue
+		}
 		s := c.find(sent, source, &m)
 		if s.round == c.round { // a second sample of a series would fail the whole scrape
 			continue

@@ -126,11 +126,13 @@ func (s source) Metrics() iter.Seq[stats.Metric] {
 
 func TestSourcesOfUsersDoNotBreakTheScrape(t *testing.T) {
 	registry := prometheus.NewRegistry()
+	secret := stats.Metric{Name: "my.key", Labels: []stats.Label{{Name: "key", Value: "alice"}}}
 	odd := stats.Metric{Name: "my.bytes", Unit: "By", Labels: []stats.Label{{Name: "name", Value: "x"}, {Name: "a-b", Value: "\xff"}}, Value: 1}
-	registry.MustRegister(prom.New(map[string]stats.Source{"a": source{odd, odd}, "b\xff": source{odd}}))
+	registry.MustRegister(prom.New(map[string]stats.Source{"a": source{odd, secret, odd}, "b\xff": source{odd}}))
 	text := scrape(registry)
 	require.Contains(t, text, `my_bytes{a_b="�",label_name="x",name="a"} 1`)
 	require.Equal(t, 2, strings.Count(text, "\nmy_bytes{"), text)
+	require.NotContains(t, text, "alice", "keys name clients")
 }
 
 func TestHistogram(t *testing.T) {

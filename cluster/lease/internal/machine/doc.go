@@ -1,7 +1,7 @@
 // Package machine shares a rate among nodes by leases. It consists of pure state machines: time is an argument
 // everywhere.
 //
-//	table := new(lease.Table)               // what the script in Redis keeps of a limit
+//	table := new(lease.Table)               // the state of a limit in Redis
 //	node := lease.NewNode(cfg, "a", now)    // what each process keeps of it
 //	reply := table.Sync(micros, cfg, node.Begin(now, offered))
 //	node.Apply(later, reply)

@@ -188,8 +188,8 @@ func (n *Node) Apply(now time.Duration, r *Reply) bool {
 }
 
 // Fail records that no reply has come. Each failure delays the next attempt more. The first delays are short, so that a
-// successful attempt still finds the lease valid. No delay is so long that a table that comes back without its memory
-// would not hear from the node within a term.
+// successful attempt still finds the lease valid. The longest delay is short enough that a table that has lost its data
+// hears from the node within a term.
 func (n *Node) Fail(now time.Duration) {
 	n.waiting = false
 	n.failures++

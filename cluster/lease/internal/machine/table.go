@@ -40,7 +40,7 @@ type Entry struct {
 	Want, Weight  float64
 	Grant, Expiry float64 // by the reply to Seq; Expiry in µs
 	Seq           float64
-	Prev, PrevExp float64 // what the node may use until it acknowledges Seq
+	Prev, PrevExp float64 // rate that the node may use until it acknowledges Seq
 	PrevSeq       float64
 }
 
