@@ -143,14 +143,14 @@ func TestTheSameUsersAreShed(t *testing.T) {
 	s := sim.Named("pool", 2)
 	s.Classes[0].Keys = 500
 	s.Phases = []sim.Phase{{For: 5 * time.Second, Load: 0.5}, {For: time.Minute, Load: 2, Measured: true}}
-	split := func(flat bool) (clear float64, r *sim.Result) {
+	split := func(flat bool) (decided float64, r *sim.Result) {
 		r, o := playOrder(t, s, flat)
 		for _, n := range o.byKey {
 			if share := float64(n[1]) / float64(n[0]); share < 0.3 || share > 0.7 {
-				clear += 1 / float64(len(o.byKey))
+				decided += 1 / float64(len(o.byKey))
 			}
 		}
-		return clear, r
+		return decided, r
 	}
 	chance, off := split(true)
 	byKey, on := split(false)

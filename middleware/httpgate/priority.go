@@ -37,9 +37,9 @@ type PriorityOptions struct {
 }
 
 // NewPriority returns a function for [Options.Request] that reads the priority of a request from its header. A request
-// without a valid priority from a trusted peer is [spillway.Normal]. The function is safe for concurrent use and
-// allocates nothing, except for a priority given by name and for a peer without an IP address. If o is nil, it has the defaults. The error names the invalid
-// field.
+// without a valid priority from a trusted peer is [spillway.Normal]. The function is safe for concurrent use. It
+// allocates only for a priority given by name and for a peer without an IP address. If o is nil, it has the defaults.
+// The error names the invalid field.
 //
 //	priority := spillway.Must(httpgate.NewPriority(&httpgate.PriorityOptions{Trusted: proxies}))
 //	protect := httpgate.Handler(gate, &httpgate.Options{Request: func(r *http.Request) spillway.Request {

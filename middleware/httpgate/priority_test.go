@@ -99,7 +99,7 @@ func TestRouteIsThePattern(t *testing.T) {
 	require.Empty(t, seen.Route, "a gate around a mux runs before there is a pattern")
 
 	client := http.Client{Transport: spillway.Must(httpgate.NewTransport(gate, roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 	}), &httpgate.TransportOptions{Route: func(*http.Request) string { return "search" }}))}
 	res, err := client.Get("http://x.test/search?q=1")
 	require.NoError(t, err)
