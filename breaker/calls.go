@@ -13,10 +13,6 @@ type callWindow struct {
 
 const taken = 1 << 8
 
-func newCallWindow(n int) *callWindow {
-	return &callWindow{places: make([]atomic.Uint32, n)}
-}
-
 func (w *callWindow) add(v verdict) {
 	if v&ignored != 0 {
 		return

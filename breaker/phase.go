@@ -132,7 +132,7 @@ func (p *phase) inherit(old *phase) {
 func (b *Breaker) beginClosed(p *phase, first bool) {
 	m, o := &b.machine, b.opts.Load()
 	if o.WindowCalls > 0 {
-		p.calls = newCallWindow(o.WindowCalls)
+		p.calls = &callWindow{places: make([]atomic.Uint32, o.WindowCalls)}
 	}
 	switch {
 	case first:

@@ -25,7 +25,7 @@ type spot struct {
 	took       int64         // ns
 	granted    bool          // its time has come
 	passed     bool          // counted in before
-	ready      chan struct{} // signals when to read the clock again; nil if nobody waits there, as for a Reservation
+	ready      chan struct{} // signals when to read the clock again; nil if no goroutine waits, as for a Reservation
 	prev, next *spot
 }
 
@@ -73,7 +73,8 @@ func (s *spacer) grant(now int64) {
 	}
 }
 
-// leaderDue returns the time of the leader's turn. It comes after the waiters before it, which nobody wakes.
+// leaderDue returns the time of the leader's turn. It comes after the turns of the requests before it, which
+// are not woken.
 func (s *spacer) leaderDue() int64 {
 	return s.state.last + s.gcra.waitFor(s.state.level+s.before*s.gcra.b-s.slack)
 }
@@ -136,7 +137,7 @@ func (s *spacer) cancel(now int64, sp *spot, n int64) {
 	case sp.granted:
 		s.giveBack(now, loan{n: n, rest: sp.n - n, took: sp.took, stamp: sp.stamp})
 	case s.pledgedBehind(sp):
-		if n == sp.n { // nobody looks any more
+		if n == sp.n { // no goroutine waits for it any more
 			sp.ready = nil
 			if s.leader == sp {
 				s.lead(sp)

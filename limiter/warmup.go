@@ -179,7 +179,7 @@ func (w *warming) giveBack(s *warmState, m moment, l loan) {
 		return
 	}
 	if l.stamp == noStamp {
-		l.stamp, later = 0, paidMask // nobody knows how cold it was
+		l.stamp, later = 0, paidMask // its temperature is unknown
 	}
 	taken := int64(float64(w.storedIn(l.n)) * float64(l.stamp&shareMask) / shareMask)
 	taken = min(taken, s.warmth)

@@ -99,12 +99,11 @@ func (l *Limit) unlink(ctx context.Context, key string, keys []string) error {
 	if l.conn == nil {
 		return call.ErrZero
 	}
-	_, err := l.conn.Run(ctx, resetScript(), keys)
+	unlink := call.NewScript("return {redis.call('UNLINK', unpack(KEYS))}")
+	_, err := l.conn.Run(ctx, unlink, keys)
 	l.memory.forget(key)
 	return err
 }
-
-func resetScript() *call.Script { return call.NewScript("return {redis.call('UNLINK', unpack(KEYS))}") }
 
 // ask takes up to n tokens.
 func (l *Limit) ask(ctx context.Context, key string, n int64, how string) (r Result, err error) {

@@ -147,7 +147,7 @@ func New(o *Options) (*Limit, error) {
 	q.keys.make(opts.MaxKeys)
 	q.fresh.wake = make(chan struct{}, 1)
 	q.late = q.newKey("")
-	q.rounds = newLoop(q)
+	q.rounds = &loop{q: q, set: q.limit.Load()}
 	q.loop.Go(q.rounds.run)
 	return q, nil
 }

@@ -54,8 +54,6 @@ func (h *keyHeap) Pop() any {
 	return k
 }
 
-func newLoop(q *Limit) *loop { return &loop{q: q, set: q.limit.Load()} }
-
 // run renews leases until the Limit is closed, and then releases all of them.
 func (l *loop) run() {
 	timer := time.NewTimer(time.Hour)

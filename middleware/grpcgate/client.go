@@ -85,23 +85,18 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 		out = *o
 	}
 	if out.Request == nil {
-		out.Request = requestOfTarget
+		out.Request = func(_ context.Context, conn *grpc.ClientConn, _ string) spillway.Request {
+			return spillway.Request{Key: conn.Target()}
+		}
 	}
 	if out.Outcome == nil {
-		out.Outcome = clientOutcomeByCode
+		out.Outcome = func(_ context.Context, _ string, err error) spillway.Outcome { return DefaultClientOutcome(err) }
 	}
 	err := settle(&out.MaxStreams, &out.MinBudget, &out.Code, codes.Unavailable, &out.Stream)
 	return out, err
 }
 
-func clientOutcomeByCode(_ context.Context, _ string, err error) spillway.Outcome {
-	return DefaultClientOutcome(err)
-}
-
-func requestOfTarget(_ context.Context, conn *grpc.ClientConn, _ string) spillway.Request {
-	return spillway.Request{Key: conn.Target()}
-}
-
+// describe returns the Request for method. The method is its route, unless it names another.
 func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method string) spillway.Request {
 	r := c.o.Request(ctx, conn, method)
 	if r.Route == "" {

@@ -130,14 +130,10 @@ func (o *Options) withDefaults() (Options, error) {
 		out.Exempt = DefaultExempt
 	}
 	if out.Outcome == nil {
-		out.Outcome = outcomeByCode
+		out.Outcome = func(_ context.Context, _ string, err error) spillway.Outcome { return DefaultOutcome(err) }
 	}
 	err := settle(&out.MaxStreams, &out.MinBudget, &out.Code, codes.ResourceExhausted, &out.Stream)
 	return out, err
-}
-
-func outcomeByCode(_ context.Context, _ string, err error) spillway.Outcome {
-	return DefaultOutcome(err)
 }
 
 // settle sets the zero fields that servers and clients have in common to their defaults. The error names the field and
