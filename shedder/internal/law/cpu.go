@@ -51,13 +51,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 	}
 	c.limit = math.Inf(1)
 	if h.pass > 0 && typical > 0 {
-		a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical)) + l.credit
-		if l.o.SLO > 0 {
-			a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
-		}
-		x := h.pass/r.Running*typical + h.rate*(math.Max(a/8, a-c.waited)+r.Pause)
-		x *= c.squeeze
-		c.limit = x + math.Sqrt(x)
+		c.limit = c.bound(l, r, typical)
 	}
 	if unknown := h.pass == 0 || typical == 0; unknown && r.CPUKnown && r.CPU >= p.Full && r.Wait-r.Pause >= p.Wait {
 		c.limit = 0 // so many share the CPU that none has been answered yet: the least limit holds until some are
@@ -85,6 +79,20 @@ func (c *cpu) step(l *Law, r *Reading) {
 	if !c.inForce() {
 		c.drop = 0
 	}
+}
+
+// bound returns the limit for the typical latency: pass × latency, and the room that the integral has found.
+func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
+	p, h := &l.P, &l.history
+	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical)) + l.credit
+	if l.o.SLO > 0 {
+		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
+	}
+	x := c.squeeze * (h.pass/r.Running*typical + h.rate*(math.Max(a/8, a-c.waited)+r.Pause))
+	if l.quota.bites() { // fewer would not keep the CPU busy for as long as the quota lets it run
+		x = math.Max(x, h.rate*p.Tight*typical/l.quota.running())
+	}
+	return x + math.Sqrt(x)
 }
 
 // integrate moves the room by what the CPU makes of it: less while the CPU is full though much is refused, more while it has

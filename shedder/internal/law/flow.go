@@ -49,7 +49,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	if over {
 		f.settled = 0
 	}
-	f.miss(l, r, heavy)
+	f.miss(l, r, heavy, recent.offered()/math.Max(covered, span))
 	if f.piled >= sure && !f.full {
 		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and what is refused tightens it
 			f.wide = 0
@@ -147,7 +147,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 		cpus = math.Min(r.CPUs, 1)
 	}
 	rate = math.Max(rate, cpus/typical) // it answers one after the other at least
-	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
+	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.quota.running() + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
 		t = math.Max(t, f.far(l))
@@ -173,12 +173,13 @@ const (
 func (f *flow) far(l *Law) float64 { return l.P.Far*l.latency.typical + 2*l.P.Slack }
 
 // miss looks for answers that are missing. A dependency that turned slow answers less for as long as it takes; a full pool
-// answers as many as ever, at any limit. While requests are refused and nothing at all is answered, there is no verdict.
-func (f *flow) miss(l *Law, r *Reading, heavy bool) {
+// answers as many as ever, at any limit. Where fewer requests arrive than before, fewer answers are expected. While requests
+// are refused and nothing at all is answered, there is no verdict.
+func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
 	p, h := &l.P, &l.history
 	was := f.missing
 	f.missing = false
-	rate := math.Max(h.rate, f.held)
+	rate := math.Min(math.Max(h.rate, f.held), asked/noisy)
 	if rate == 0 || l.latency.typical == 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
 		return
 	}

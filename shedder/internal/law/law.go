@@ -79,6 +79,7 @@ type Law struct {
 	latency   latency
 	flow      flow
 	cpu       cpu
+	quota     quota
 	credit    float64 // seconds that the process stood still, fading
 	lingering lingering
 	quiet     float64 // seconds since the last refusal
@@ -122,6 +123,7 @@ func (l *Law) Step(r *Reading) Verdict {
 		quick: r.Quick, inside: r.InFlight * r.Dt,
 	}
 	l.history.n = r.InFlight
+	l.quota.step(r)
 	if !l.flow.full {
 		l.latency.glance(&l.P, r.Answered, r.Latency)
 	}

@@ -175,6 +175,32 @@ func TestADependencyThatSlowsIsFollowed(t *testing.T) {
 	}
 }
 
+// A load that falls leaves fewer answers, and none of them is missing.
+func TestALoadThatFallsMissesNoAnswers(t *testing.T) {
+	for seed := range uint64(20) {
+		p := newPlant(seed, Options{}, 0, exponential(0.02))
+		p.run(20, 500)
+		for range 200 {
+			p.run(0.05, 150)
+			require.False(t, p.flow.missing)
+		}
+	}
+}
+
+// A quota that stops the process for most of each period uses all of its time only if enough requests are inside when it runs.
+func TestAQuotaKeepsItsTimeBusy(t *testing.T) {
+	squeezed := func(pause, running float64) float64 {
+		p := newPlant(1, Options{}, 8, constant(0.02)) // 400/s
+		p.run(20, 200)
+		p.r.CPU, p.r.Smoothed, p.r.Pause, p.r.Running = 1, 1, pause, running
+		p.run(20, 4000)
+		require.InDelta(t, 0.125, p.cpu.squeeze, 1e-9)
+		return p.cpu.limit
+	}
+	require.Less(t, squeezed(0, 1), 6.0)
+	require.Greater(t, squeezed(0.06, 0.4), 400*0.02/0.4)
+}
+
 // A dependency that answers nothing for a while is no reason to open the door, and its return is seen at once.
 func TestADependencyThatIsStuckAndReturns(t *testing.T) {
 	p := newPlant(8, Options{}, 8, constant(0.025))

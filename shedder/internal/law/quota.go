@@ -1,0 +1,19 @@
+package law
+
+import "math"
+
+// A quota is what a CPU quota takes while it stops the process in every period. It is remembered for seconds, since a period
+// in which the process happened to use less says little.
+type quota struct{ paused float64 } // share of the time
+
+// step takes in the reading r.
+func (q *quota) step(r *Reading) {
+	keep := math.Exp(-0.4 * r.Dt)
+	q.paused = math.Max(q.paused*keep, 1-r.Running)
+}
+
+// bites reports whether the quota stops the process.
+func (q *quota) bites() bool { return q.paused > 0.05 }
+
+// running returns the share of the time that the quota leaves.
+func (q *quota) running() float64 { return 1 - q.paused }
