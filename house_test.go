@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"stats":               1,
 	".":                   2,
 	"internal/rejections": 2,
+	"internal/priority":   2,
 	"internal/report":     2, // it imports nothing; all pages of the upper floors are made of it
 	"policytest":          3,
 	"internal/gatetest":   3,
@@ -70,6 +71,7 @@ var sideways = map[string][]string{
 	"internal/feed":       {"stats"},              // it builds metrics
 	"internal/orca":       {"stats"},              // it reads metrics
 	"internal/rejections": {"."},                  // it builds refusals
+	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
 	"bench":               {"sim", "lab"},         // as examples
 	"examples":            {"sim", "lab"},         // programs
@@ -321,8 +323,8 @@ var mostNames = map[string]int{
 	"cluster/lock":        24,
 	"console":             5,
 	"limiter":             74,
-	"middleware/grpcgate": 28,
-	"middleware/httpgate": 49,
+	"middleware/grpcgate": 30, // NewPriority and its options
+	"middleware/httpgate": 51, // NewPriority and its options
 	"policytest":          3,
 	"shadow":              9,  // Metrics
 	"shedder":             30, // Metrics

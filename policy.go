@@ -40,8 +40,11 @@ type Ticket uint64
 
 // A Request describes a request to a [Policy]. The zero Request is valid.
 type Request struct {
-	// Key names the owner of the request: a tenant, a user, a route. If Key is empty, the owner is unknown.
+	// Key names the owner of the request: a tenant or a user. If Key is empty, the owner is unknown.
 	Key string
+	// Route names the kind of the request, such as the pattern "GET /items/{id}" or the gRPC method. The server names
+	// its routes, so there are few of them; a client must not be able to invent one. If Route is empty, it is unknown.
+	Route string
 	// Priority decides which requests go first when there is not room for all.
 	Priority Priority
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost frees no
@@ -54,7 +57,8 @@ type Request struct {
 }
 
 // A Priority says which requests go first when there is not room for all. Requests with a high Priority are refused
-// last. Any int is a valid Priority. The named values leave gaps, like the levels of log/slog.
+// last. Any int is a valid Priority; policies may treat those beyond 12 and -12 in groups, in the right order. The
+// named values leave gaps, like the levels of log/slog.
 type Priority int
 
 // The named priorities. Normal is zero, so that an unknown request is neither first nor last.

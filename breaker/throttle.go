@@ -246,7 +246,7 @@ func (t *Throttle) Tune(o ThrottleOptions) error {
 // on.
 type ThrottleStats struct {
 	Name     string  // ThrottleOptions.Name
-	Requests int64   // in the window, those refused included
+	Requests int64   // in the window, refused ones included
 	Accepts  int64   // in the window
 	Odds     float64 // with which the next request is refused
 	InFlight int64   // let through and not ended

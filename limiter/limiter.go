@@ -94,8 +94,8 @@ type Stats struct {
 	Waiting, Cancelled int64
 	// Of a Queue: how many of Admitted had to wait.
 	Waited int64
-	// Of a Shaper and a Queue: how long, in seconds, admitted requests waited, of those that had to, and how long requests
-	// had waited when they were refused.
+	// Of a Shaper and a Queue, in seconds: the waits of admitted requests that had to wait, and of requests that were
+	// refused after a wait.
 	Waits, RefusedAfter stats.Distribution
 }
 

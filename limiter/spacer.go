@@ -29,7 +29,7 @@ type spot struct {
 	prev, next *spot
 }
 
-// tell makes the waiter in sp read the clock again.
+// tell wakes the goroutine in sp, which then reads the clock again.
 func (sp *spot) tell() {
 	if sp != nil && sp.ready != nil {
 		select {

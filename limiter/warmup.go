@@ -55,7 +55,7 @@ func (r WarmUp) build() (Limiter, error) { return newLimit(r.plan()) }
 func (r WarmUp) keyed(maxKeys int) (keyedLimits, error) { return newKeyedLimits(maxKeys, r) }
 
 // A warming is the rule of a WarmUp. Tokens stored in a pause cost more time, and their number says how cold the limit
-// is. The names are those of Guava.
+// is. The names come from Guava.
 type warming struct {
 	per       time.Duration // of the rate
 	maxCost   int64

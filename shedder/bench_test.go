@@ -66,6 +66,35 @@ func BenchmarkGateShedderAdmit(b *testing.B) {
 	})
 }
 
+// BenchmarkGateShedderPriority is a request with a key and a priority while a limit is in force. At the rate of a
+// benchmark, one level in many is counted; package level has a benchmark of its parts.
+func BenchmarkGateShedderPriority(b *testing.B) {
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000}))
+	gate := spillway.New(shed)
+	r := spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical}
+	admit := func(r spillway.Request) {
+		permit, err := gate.Enter(context.Background(), r)
+		if err == nil {
+			permit.Done(spillway.Success)
+		}
+	}
+	admit(r) // the first tick
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			admit(r)
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				admit(r)
+			}
+		})
+	})
+}
+
 func BenchmarkGateShedderRefuse(b *testing.B) {
 	gate := spillway.New(full(b))
 	b.Run("serial", func(b *testing.B) {

@@ -28,6 +28,12 @@
 // your own. If a sensor cannot be read, panics, or repeats a sample for 3 s, the Shedder uses the others, and [Stats]
 // says so.
 //
+// # Priorities
+//
+// Under overload, requests of a high [spillway.Priority] are served first, and each priority uses all that the higher
+// ones leave. Among requests of one priority, keys decide: all services refuse the same ones, in an order that changes
+// every [Options.Rotation]. docs/priorities.md helps to choose priorities.
+//
 // # Learning
 //
 // Rates are learnt at any time, from answers and failures. The typical latency is learnt from successes, and only while

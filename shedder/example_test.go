@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/sim"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -27,6 +28,32 @@ func ExampleNew() {
 	fmt.Println("serving, in flight:", shed.Stats().InFlight)
 	permit.Done(spillway.Success)
 	// Output: serving, in flight: 1
+}
+
+// At ten times the capacity, the critical requests are all served, and the others get what is left.
+func ExampleShedder_priorities() {
+	load := sim.Named("pool", 10)
+	work := load.Classes[0].Stages
+	load.Classes = []sim.Class{
+		{Name: "payments", Share: 3, Priority: spillway.Critical, Stages: work},
+		{Name: "pages", Share: 10, Stages: work},
+		{Name: "reports", Share: 87, Priority: spillway.Sheddable, Stages: work},
+	}
+	result, err := sim.Run(load, 1, func(h *sim.Host) (*spillway.Gate, error) {
+		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
+		return spillway.New(shed), err
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range result.Classes {
+		fmt.Printf("%s: %.0f %% served\n", c.Name, 100*c.Served)
+	}
+	// Output:
+	// payments: 100 % served
+	// pages: 70 % served
+	// reports: 0 % served
 }
 
 // Thresholds can be changed while requests go on.

@@ -195,24 +195,77 @@ func TestDisabledAdmitsAndMeasures(t *testing.T) {
 	require.Zero(t, s.enterMany(1000))
 }
 
-func TestPriorities(t *testing.T) {
+// fill enters until 100 requests of p have been asked, and returns how many were admitted.
+func (r *rig) fill(p spillway.Priority) (n int) {
+	for range 100 {
+		if _, err := r.enterAs(p); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// A priority that is alone has the whole limit, whichever it is.
+func TestAPriorityAloneHasTheWholeLimit(t *testing.T) {
+	for _, p := range []spillway.Priority{math.MinInt, spillway.Sheddable, spillway.Normal, spillway.Critical, math.MaxInt} {
+		r := newRig(t, shedder.Options{MaxLimit: 10})
+		for range 3 {
+			ticket, err := r.enterAs(p)
+			require.NoError(t, err)
+			r.shed.Done(spillway.Request{Arrived: r.now, Priority: p}, ticket, spillway.Result{})
+			r.sleep(20 * time.Millisecond)
+		}
+		require.Equal(t, 10, r.fill(p), "priority %v", p)
+		r.sleep(20 * time.Millisecond)
+		require.Zero(t, r.fill(p), "priority %v", p)
+	}
+}
+
+// While the limit is reached, lower priorities get no place, and higher ones find more.
+func TestHigherPrioritiesGoFirst(t *testing.T) {
+	r := newRig(t, shedder.Options{MaxLimit: 40})
+	type admitted struct {
+		p      spillway.Priority
+		ticket spillway.Ticket
+	}
+	var inside []admitted
+	for range 100 { // two seconds; 6 of 20 requests can be served: all critical ones, and most of the normal ones
+		for i := range 20 {
+			p := spillway.Sheddable
+			switch {
+			case i < 2:
+				p = spillway.Critical
+			case i < 7:
+				p = spillway.Normal
+			}
+			if ticket, err := r.enterAs(p); err == nil {
+				inside = append(inside, admitted{p, ticket})
+			}
+		}
+		for range min(6, len(inside)) {
+			a := inside[0]
+			inside = inside[1:]
+			r.shed.Done(spillway.Request{Arrived: r.now, Priority: a.p}, a.ticket, spillway.Result{Outcome: spillway.Success})
+		}
+		r.sleep(20 * time.Millisecond)
+	}
+	s := r.shed.Stats()
+	require.Positive(t, s.RefusedSheddable)
+	require.Zero(t, s.RefusedCritical)
+	require.Less(t, s.AdmittedSheddable, int64(60), "only at the beginning, until the limit is reached")
+	require.Zero(t, r.fill(spillway.Sheddable))
+	require.Positive(t, r.fill(spillway.Critical), "beyond the limit")
+	s = r.shed.Stats()
+	require.Equal(t, s.Refused, s.RefusedSheddable+s.RefusedNormal+s.RefusedCritical)
+	require.Equal(t, s.Admitted, s.AdmittedSheddable+s.AdmittedNormal+s.AdmittedCritical)
+}
+
+// No priority is refused below a MinLimit that the user has set.
+func TestMinLimitHoldsForAllPriorities(t *testing.T) {
 	r := newRig(t, shedder.Options{MinLimit: 10, CPUOnly: true})
 	r.hot()
 	r.look()
-	fill := func(p spillway.Priority) (n int) {
-		for range 100 {
-			if _, err := r.enterAs(p); err == nil {
-				n++
-			}
-		}
-		return n
-	}
-	require.Equal(t, 5, fill(spillway.Sheddable), "half of the limit")
-	require.Equal(t, 5, fill(spillway.Normal), "the rest of it")
-	require.Equal(t, 5, fill(spillway.Critical), "and half more")
-	s := r.shed.Stats()
-	require.Equal(t, []int64{95, 95, 95, 285}, []int64{s.RefusedSheddable, s.RefusedNormal, s.RefusedCritical, s.Refused})
-	require.Equal(t, []int64{5, 5 + 1, 5, 15 + 1}, []int64{s.AdmittedSheddable, s.AdmittedNormal, s.AdmittedCritical, s.Admitted}, "the rig looks with one")
+	require.Equal(t, 10, r.fill(spillway.Sheddable))
 }
 
 // Requests that a later policy refused are not admitted, whatever their priority.

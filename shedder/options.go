@@ -50,6 +50,12 @@ type Options struct {
 	// wrong limit, but lets overload through if the limit is right. Every refusal counts, so clients that retry quickly
 	// cause more requests to be admitted. If MaxShed is 0, there is no bound.
 	MaxShed float64
+	// Rotation is how often keys change places in the order in which requests of one priority are refused. While keys
+	// have the same Rotation and the clocks of their processes agree, all services refuse the same keys first, so that a
+	// few users meet all the refusals rather than all users a few. It must be at least a second. If Rotation is 0, it is an
+	// hour. If it is [Off], the order never changes. Keys do not decide while one of them sends much: more than an
+	// eighth of the requests of its priority.
+	Rotation time.Duration
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
@@ -79,6 +85,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.CoolDown = cmp.Or(o.CoolDown, time.Second)
 	o.Window = cmp.Or(o.Window, 5*time.Second)
 	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
+	o.Rotation = cmp.Or(o.Rotation, time.Hour)
 	o.Signals = slices.Clone(o.Signals)
 	var err error
 	if o.Name, err = name.Or("shedder", o.Name, "shedder"); err != nil {
@@ -101,6 +108,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shedder: MinLimit must not be negative, got %d", o.MinLimit)
 	case o.MaxLimit < max(1, o.MinLimit):
 		return fmt.Errorf("shedder: MaxLimit must be at least 1 and MinLimit, which is %d, got %d", o.MinLimit, o.MaxLimit)
+	case o.Rotation != Off && o.Rotation < time.Second:
+		return fmt.Errorf("shedder: Rotation must be at least 1s, or Off, got %v", o.Rotation)
 	case !(o.MaxShed >= 0 && o.MaxShed <= 1):
 		return fmt.Errorf("shedder: MaxShed must be in (0, 1], or 0 for no bound, got %v", o.MaxShed)
 	}

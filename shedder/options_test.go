@@ -28,6 +28,7 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 		{shedder.Options{MinLimit: -2}, "shedder: MinLimit must not be negative, got -2"},
 		{shedder.Options{MaxLimit: -1}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 0, got -1"},
 		{shedder.Options{MinLimit: 10, MaxLimit: 5}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 10, got 5"},
+		{shedder.Options{Rotation: time.Millisecond}, "shedder: Rotation must be at least 1s, or Off, got 1ms"},
 		{shedder.Options{MaxShed: 2}, "shedder: MaxShed must be in (0, 1], or 0 for no bound, got 2"},
 	}
 	for _, tt := range tests {
@@ -44,7 +45,7 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 func TestOptionsOnTheEdge(t *testing.T) {
 	for _, o := range []shedder.Options{
 		{CPUThreshold: 1}, {CPUThreshold: shedder.Off}, {SLO: 10 * time.Millisecond}, {Window: 500 * time.Millisecond}, {Window: 30 * time.Second},
-		{MinLimit: 7, MaxLimit: 7}, {MaxLimit: 1}, {MaxShed: 1},
+		{MinLimit: 7, MaxLimit: 7}, {MaxLimit: 1}, {MaxShed: 1}, {Rotation: shedder.Off},
 	} {
 		_, err := shedder.New(&o)
 		require.NoError(t, err)
@@ -55,6 +56,7 @@ func TestDefaults(t *testing.T) {
 	o := newRig(t, shedder.Options{}).shed.Options()
 	require.InDelta(t, 0.9, o.CPUThreshold, 0)
 	require.Equal(t, time.Second, o.CoolDown)
+	require.Equal(t, time.Hour, o.Rotation)
 	require.Equal(t, 5*time.Second, o.Window)
 	require.Zero(t, o.SLO)
 	require.Zero(t, o.MinLimit, "it follows from the CPUs of the process")

@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/inflight"
 	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/shedder/internal/law"
+	"github.com/spillway-go/spillway/shedder/internal/level"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -22,7 +23,7 @@ const tick = 20 * time.Millisecond
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
 	reasonLimit = "limit reached" // the requests in flight have reached the number that the service can answer in time
-	reasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused at random
+	reasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused
 )
 
 // A Shedder is a [spillway.Policy] that refuses requests that an overloaded service cannot handle. It is made by [New],
@@ -30,8 +31,7 @@ const (
 type Shedder struct {
 	base     atomic.Pointer[time.Time] // the first arrival: time is counted from it
 	nextTick atomic.Int64              // ns after base
-	limits   [numClasses]atomic.Int64  // greatest number in flight; MaxInt64 is none
-	drop     odds                      // of being refused whatever is in flight
+	levels   level.State
 	yields   atomic.Bool
 	quick    atomic.Int64 // ns: an answer that took less did not wait in a queue
 	full     atomic.Pointer[spillway.Rejection]
@@ -107,25 +107,27 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 	s.nextTick.Store(math.MinInt64)
 	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1)})
 	s.install(opts)
-	s.publish(law.Verdict{Limit: math.Inf(1)}, 0)
+	s.publish(law.Verdict{Limit: math.Inf(1)}, &law.Reading{}, 0, time.Time{})
 	return s, nil
 }
 
-// Admit refuses r if the requests in flight have reached the number that the service can answer in time. Priorities
-// above [spillway.Normal] are refused last: for them the limit is half as large again. Priorities below Normal may fill
-// only half of the limit. While goroutines wait for a processor, Admit yields the processor once after it has admitted
-// r, so that refusals do not wait for the work of admitted requests.
+// Admit refuses r if the requests in flight have reached the number that the service can answer in time. If the service
+// cannot carry all requests, those of a low [spillway.Priority] are refused first, and among requests of one priority
+// those whose keys are at a disadvantage in this [Options.Rotation]. A priority uses all that the higher ones leave.
+// While goroutines wait for a processor, Admit yields the processor once after it has admitted r, so that refusals do
+// not wait for the work of admitted requests.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
 		now = s.refresh(r.Arrived)
 	}
 	class := classOf(r.Priority)
-	if class != critical && s.drop.hit(now) && !s.leak.passes(now) {
+	limit, drop := s.levels.Ask(int(r.Priority), r.Key, now)
+	if drop && !s.leak.passes(now) {
 		s.refused[class][byDrop].Add(1)
 		return 0, s.dropped.Load()
 	}
-	at, ok := s.inside.Enter(s.limits[class].Load())
+	at, ok := s.inside.Enter(limit)
 	if !ok {
 		if !s.leak.passes(now) {
 			s.refused[class][byLimit].Add(1)

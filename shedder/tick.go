@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
-	"github.com/spillway-go/spillway/internal/inflight"
 	"github.com/spillway-go/spillway/shedder/internal/law"
+	"github.com/spillway-go/spillway/shedder/internal/level"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -79,7 +79,7 @@ func (s *Shedder) step(now time.Time) {
 		v = law.Verdict{Limit: math.Inf(1)}
 	}
 	least := s.prober.observe(now, gone, float64(inside), v.Limit, s.law.Latency())
-	s.publish(v, least)
+	s.publish(v, &r, least, now)
 	s.yields.Store(s.witness.asks || !math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
 	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
 	s.leak.set(leaking)
@@ -126,18 +126,15 @@ func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
 }
 
 // publish makes v the state that Admit uses, with a limit of at least least.
-func (s *Shedder) publish(v law.Verdict, least int64) {
-	s.drop.set(v.Drop)
+func (s *Shedder) publish(v law.Verdict, r *law.Reading, least int64, now time.Time) {
 	s.quick.Store(int64(v.Quick * 1e9))
-	if !(v.Limit < math.MaxInt32) { // a NaN is no limit either
-		for i := range s.limits {
-			s.limits[i].Store(inflight.NoLimit)
-		}
-		return
+	var rotation uint64
+	if every := s.opts.Rotation; every > 0 {
+		rotation = uint64(now.UnixNano() / int64(every))
 	}
-	s.limits[sheddable].Store(max(1, int64(v.Limit/2), least))
-	s.limits[normal].Store(max(int64(v.Limit), least))
-	s.limits[critical].Store(max(int64(v.Limit+math.Max(1, v.Limit/2)), least))
+	s.levels.Step(&level.Tick{
+		Dt: r.Dt, Admitted: r.Admitted, Refused: r.Refused, Left: r.Left, InFlight: r.InFlight, Limit: v.Limit, Drop: v.Drop,
+	}, max(least, int64(s.opts.MinLimit)), rotation)
 }
 
 func (s *Shedder) countRefused() int64 {

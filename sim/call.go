@@ -10,6 +10,7 @@ import (
 // A call is one logical call of a client: one request, or several if it retries or its class has more Calls than one.
 type call struct {
 	class   *Class
+	key     string
 	first   time.Duration // when it first asked
 	began   time.Duration // time of its last request, except for requests that follow a served one
 	retries int
@@ -62,7 +63,7 @@ func (r *request) answer() bool {
 func (r *request) enter() {
 	s, c, h := r.s, r.c, r.h
 	permit, err := h.gate.Enter(context.Background(), spillway.Request{
-		Key: c.class.Key, Priority: c.class.Priority, Arrived: s.time(),
+		Key: c.key, Route: c.class.Route, Priority: c.class.Priority, Arrived: s.time(),
 	})
 	if err != nil {
 		h.refused++

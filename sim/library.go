@@ -128,7 +128,7 @@ func neighbour() Scenario {
 	return s
 }
 
-// pauses is a load of 0.6 with a pause of 60 ms every second, as of a garbage collector in distress.
+// pauses is a load of 0.6 with a pause of 60 ms every second, such as a garbage collector makes that runs short of memory.
 func pauses() Scenario {
 	s := service("pauses", Phase{For: 5 * time.Minute, Load: 0.6, Measured: true})
 	s.Events = []Event{{At: time.Second, Every: time.Second, Pause: 60 * time.Millisecond}}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -95,7 +96,8 @@ func (s *simulation) offer(phase int, from time.Duration, p Phase) {
 				load += (p.To - p.Load) * float64(s.now-from) / float64(p.For)
 			}
 			if s.rng.Float64()*most < load {
-				s.send(&call{class: s.pick(), first: s.now, phase: phase})
+				class := s.pick()
+				s.send(&call{class: class, key: s.key(class), first: s.now, phase: phase})
 			}
 			next()
 		})
@@ -111,4 +113,12 @@ func (s *simulation) pick() *Class {
 		}
 	}
 	return &s.s.Classes[len(s.s.Classes)-1]
+}
+
+// key draws the key of a call.
+func (s *simulation) key(c *Class) string {
+	if c.Keys == 0 {
+		return c.Key
+	}
+	return c.Key + strconv.Itoa(s.rng.IntN(c.Keys))
 }

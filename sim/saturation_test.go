@@ -39,8 +39,7 @@ func TestASaturatedPoolIsLetGoOnceLessIsAsked(t *testing.T) {
 	}
 }
 
-// Low priorities may fill half of the limit only, so after an overload they may go on being refused where there is room for
-// all. They are let in again, too.
+// Low priorities are refused in an overload. They are let in again as soon as there is room for all.
 func TestLowPrioritiesAreServedAgainAfterASaturation(t *testing.T) {
 	s := sim.Named("priorities", 5)
 	pool := sim.Named("pool", 5)

@@ -52,9 +52,13 @@ const (
 
 // A Class is a kind of request.
 type Class struct {
-	Name     string
-	Share    float64 // of all requests, relative to the other classes
-	Key      string
+	Name  string
+	Share float64 // of all requests, relative to the other classes
+	Key   string
+	// Keys is the number of different keys: each call has one of them at random, which is Key with a number. If Keys is 0,
+	// all calls have Key.
+	Keys     int
+	Route    string
 	Priority spillway.Priority
 	Stages   []Stage
 	// Slice is how much CPU a request uses before it yields. If Slice is 0, it is 100 µs; after 10 ms Go preempts a

@@ -194,6 +194,7 @@ func TestScenariosThatCannotBe(t *testing.T) {
 		"field Machine.Quota must not be negative":                                func(s *sim.Scenario) { s.Machine.Quota = math.NaN() },
 		"there is no balance 9":                                                   func(s *sim.Scenario) { s.Machine.Balance = 9 },
 		"fields Machine.Cold and Machine.ColdFactor must not be negative":         func(s *sim.Scenario) { s.Machine.ColdFactor = -1 },
+		`class "all": Keys must not be negative, got -1`:                          func(s *sim.Scenario) { s.Classes[0].Keys = -1 },
 		`class "all": Calls must not be negative, got -2`:                         func(s *sim.Scenario) { s.Classes[0].Calls = -2 },
 		`class "all": Fails must be in 0..1, got NaN`:                             func(s *sim.Scenario) { s.Classes[0].Stages[0].Fails = math.NaN() },
 		`class "all": As must be Failure or Dropped, got`:                         func(s *sim.Scenario) { s.Classes[0].Stages[0].As = spillway.Refused },

@@ -181,7 +181,8 @@ func (s *simulation) replay() {
 			phase++
 		}
 		for ; next < len(trace) && trace[next].At == s.now; next++ {
-			s.send(&call{class: classes[trace[next].Class], first: s.now, phase: phase, trace: &trace[next]})
+			class := classes[trace[next].Class]
+			s.send(&call{class: class, key: s.key(class), first: s.now, phase: phase, trace: &trace[next]})
 		}
 		if next < len(trace) {
 			s.at(trace[next].At, arrive)

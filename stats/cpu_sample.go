@@ -27,8 +27,8 @@ type CPUSample struct {
 	Periods, ThrottledPeriods uint64
 	// Samples counts the usages measured so far, Errors the failed readings.
 	Samples, Errors uint64
-	// Err says why the usage is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
-	// those of the last reading, at Time; a failure does not change them.
+	// Err says why the usage is unknown now: ErrNoReading, or the last reading's failure. The other fields then keep
+	// the values of the last reading, at Time.
 	Err error
 }
 

@@ -30,8 +30,8 @@ type GCSample struct {
 	Share float64
 	// Time is when that was read.
 	Time time.Time
-	// Err says why Share is unknown now: ErrNoReading, or the failure. The other fields then are those of the last
-	// reading, at Time.
+	// Err says why Share is unknown now: ErrNoReading, or the failure. The other fields then keep the values of the
+	// last reading, at Time.
 	Err error
 }
 

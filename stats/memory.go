@@ -33,8 +33,8 @@ type MemorySample struct {
 	Share float64
 	// Time is when that was read.
 	Time time.Time
-	// Err says why the share is unknown now: ErrNoReading, ErrNoMemoryLimit, or the failure. The other fields then are
-	// those of the last reading, at Time.
+	// Err says why the share is unknown now: ErrNoReading, ErrNoMemoryLimit, or the failure. The other fields then keep
+	// the values of the last reading, at Time.
 	Err error
 }
 

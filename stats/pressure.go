@@ -32,7 +32,7 @@ type PressureSample struct {
 	Time time.Time
 	Span time.Duration
 	// Err says why Share is unknown now: ErrNoReading, or the failure. It is fs.ErrNotExist if the system has no
-	// pressure stall information, which only Linux has. The other fields then are those of the last reading, at Time.
+	// pressure stall information, which only Linux has. The other fields then keep the values of the last reading, at Time.
 	Err error
 }
 

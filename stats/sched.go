@@ -37,8 +37,8 @@ type SchedSample struct {
 	Span time.Duration
 	// Samples counts the readings that yielded a Value, Errors those that failed.
 	Samples, Errors uint64
-	// Err says why the latency is unknown now: ErrNoReading, or the last reading's failure. The other fields then are
-	// those of the last reading, at Time; a failure does not change them.
+	// Err says why the latency is unknown now: ErrNoReading, or the last reading's failure. The other fields then keep
+	// the values of the last reading, at Time.
 	Err error
 }
 

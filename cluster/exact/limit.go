@@ -44,8 +44,7 @@ var (
 
 // A Limit enforces one or more rules for all processes together, per key: 10 per second and 1000 per day for every
 // tenant, for example, on any number of servers. It asks Redis for every decision, in one round trip and one atomic
-// step. It remembers refusals, and refuses from memory until the time that Redis named. Only the clock of Redis
-// decides.
+// step. It caches refusals until the time that Redis named. Only the clock of Redis decides.
 //
 // It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
 // decisions without a round trip, use a lease.Limit.
@@ -85,7 +84,7 @@ type Options struct {
 	// Rules are the limits of each key, at most 8. A call takes its cost from all of them, or from none. Each is a
 	// [limiter.Bucket], which takes 24 bytes of Redis for each key besides the key; a [limiter.FixedWindow], 16 bytes; a
 	// [limiter.SlidingWindow], 8 bytes for each sub-window; or a [limiter.SlidingLog] with a Limit of at most 100000, up
-	// to 110 bytes for each token of the limit. Bounds are those of package limiter, but no window is shorter than 1 ms
+	// to 110 bytes for each token of the limit. The bounds of package limiter apply, but no window is shorter than 1 ms
 	// or longer than ten years.
 	Rules []limiter.Rule
 	// Name identifies this limit in Redis. Limits with the same Name and Prefix share their keys, and must

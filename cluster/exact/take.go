@@ -51,10 +51,10 @@ func (l *Limit) Take(ctx context.Context, key string, n int) (Result, error) {
 	return l.ask(ctx, key, int64(n), allTokens)
 }
 
-// TakeUpTo takes n tokens of a key from all rules, or as many as each of them has if those are fewer: Result.Taken. The
+// TakeUpTo takes n tokens of a key from all rules, or as many as all of them have, if that is less: Result.Taken. The
 // Result is Allowed if it took n. Otherwise RetryAfter is the time until the missing tokens are available. It is the
-// time until one token is available if none could be taken and the refusal is remembered. The errors are those of
-// [Limit.Take], but n may be any number.
+// time until one token is available if none could be taken and the refusal is remembered. The errors are the same as
+// for [Limit.Take], but n may be any number.
 func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error) {
 	if n == 0 {
 		return l.Take(ctx, key, 0)

@@ -95,8 +95,8 @@ type Stats struct {
 	Lapsed     int64 // leases that ended before they were given back
 	Expiring   int64 // permits that return only by their TTL, because their release did not reach Redis
 
-	// How long, in seconds, calls of Acquire waited until they got a permit, of those that had to, and how long calls had
-	// waited when they were refused.
+	// The waits in seconds of calls of Acquire that had to wait for their permit, and of calls that were refused after a
+	// wait.
 	Waits, RefusedAfter stats.Distribution
 }
 

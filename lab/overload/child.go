@@ -73,7 +73,7 @@ func (c *Config) runChild(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	stop, err := live(o, server.View().Source)
+	stop, err := c.live(o, server.View().Source)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,9 @@ func checkLive(addr string) error {
 	return l.Close()
 }
 
-// live serves the page of the guard, in the server process, outside the guard. Where the guard has nothing to show, it does
+// live serves the page and the metrics of the guard, in the server process, outside the guard. Where the guard has nothing to show, it does
 // nothing.
-func live(o childOrders, source stats.Source) (stop func(), err error) {
+func (c *Config) live(o childOrders, source stats.Source) (stop func(), err error) {
 	if o.Live == "" || source == nil {
 		return func() {}, nil
 	}
@@ -34,8 +34,14 @@ func live(o childOrders, source stats.Source) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("overload: -live: %w", err)
 	}
-	page := console.New(map[string]stats.Source{o.Guard: source}, &console.Options{Title: "Overload, behind " + o.Guard})
-	server := &http.Server{Handler: page, ReadHeaderTimeout: time.Minute}
+	sources := map[string]stats.Source{o.Guard: source}
+	page := console.New(sources, &console.Options{Title: "Overload, behind " + o.Guard})
+	mux := http.NewServeMux()
+	mux.Handle("/", page)
+	if c.Metrics != nil {
+		mux.Handle("/metrics", c.Metrics(sources))
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }() // it ends with the process, which ends with its parent
 	return func() {
 		_ = server.Close()

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spillway-go/spillway/stats"
 )
 
 // Config holds the guards and works that a program can measure.
@@ -26,6 +29,9 @@ type Config struct {
 
 	// Transport carries requests to the server. If it is nil, it is net/http, with guards that wrap handlers.
 	Transport Transport
+
+	// Metrics returns a handler of the guard's metrics, which -live serves at /metrics. If it is nil, -live serves the page alone.
+	Metrics func(map[string]stats.Source) http.Handler
 
 	// DefaultGuards is the default of -guards. If it is empty, that is "none".
 	DefaultGuards string

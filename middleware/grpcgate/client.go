@@ -37,7 +37,7 @@ type Client struct {
 // concurrently.
 type ClientOptions struct {
 	// Request describes a call to method, such as /package.Service/Method, through conn.
-	// If Request is nil, the key is the target of conn, and the rest is zero.
+	// If it leaves the route empty, the route is method. If Request is nil, the key is the target of conn.
 	Request func(ctx context.Context, conn *grpc.ClientConn, method string) spillway.Request
 
 	// Stream says how long the streams of method are in flight. If Stream is nil, all are [DetachStream].
@@ -96,6 +96,15 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 	return out, err
 }
 
+// describe returns the Request for method. The method is its route, unless it names another.
+func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method string) spillway.Request {
+	r := c.o.Request(ctx, conn, method)
+	if r.Route == "" {
+		r.Route = method
+	}
+	return r
+}
+
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (c *Client) Stats() Stats {
 	return Stats{Streams: c.open.Taken(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
@@ -105,7 +114,7 @@ func (c *Client) Stats() Stats {
 func (c *Client) Unary(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	permit, err := c.gate.Enter(ctx, c.o.Request(ctx, conn, method))
+	permit, err := c.gate.Enter(ctx, c.describe(ctx, conn, method))
 	if err != nil {
 		return c.refusal(err)
 	}

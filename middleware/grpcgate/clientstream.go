@@ -22,7 +22,7 @@ import (
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	r := c.o.Request(ctx, conn, method)
+	r := c.describe(ctx, conn, method)
 	who := c.open.Of(r.Key)
 	if !c.open.granted(c.open.Check(who)) {
 		return nil, c.refusal(errTooManyStreams)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The delays that refused calls are asked to wait, in ms: each up to 20 ms, then 5 % apart, up to a day. They
-// are few, so that the answer with each can be prepared once, and never modified.
+// The delays that refusals carry, in ms: each up to 20 ms, then 5 % apart, up to a day. They are few, so that
+// the answer with each can be prepared once, and never modified.
 var delaySteps = makeDelaySteps() //nolint:gochecknoglobals // a table: made once, never changed
 
 const (

@@ -53,12 +53,13 @@ const (
 // Options configure a [Server]. The zero Options consists entirely of defaults. Its functions may be called
 // concurrently.
 type Options struct {
-	// Call describes a call to method, such as /package.Service/Method: its key, priority, cost and deadline. It can
-	// ask ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). The client's
-	// metadata counts only if Call reads it. Do not use a key that the client can choose freely, because each call
-	// could then have its own share. Call runs before the gate, in [Server.Tap] and again in the interceptor. It must
-	// be cheap. In the tap, method may be one that the server does not have. If Call is nil, every call is the zero
-	// Call.
+	// Call describes a call to method, such as /package.Service/Method: its key, route, priority, cost and deadline. It
+	// can ask ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). The client's
+	// metadata counts only if Call reads it; [NewPriority] reads a priority from trusted peers. Do not use a key that the
+	// client can choose freely, because each call could then have its own share. Call runs before the gate, in
+	// [Server.Tap] and again in the interceptor. It must be cheap. In the tap, method may be one that the server does not
+	// have. If Call is nil, every call is the zero Call. A call without a route has its method as its route, except in
+	// the tap. With a grpc.UnknownServiceHandler clients choose the method, so Call should set the route.
 	Call func(ctx context.Context, method string) Call
 
 	// Exempt reports whether calls to method bypass the gate. Such calls are only counted, not limited or measured. If

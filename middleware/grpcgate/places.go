@@ -36,13 +36,7 @@ func (p *streamPlaces) holderOf(ctx context.Context, r *spillway.Request) places
 // hostOf returns the network from which one client may choose its addresses: an IPv4 address, 64 bits of an IPv6
 // address, and the zero Prefix for anything else.
 func hostOf(addr net.Addr) netip.Prefix {
-	var ip netip.Addr
-	if tcp, ok := addr.(*net.TCPAddr); ok {
-		ip = tcp.AddrPort().Addr()
-	} else if ap, err := netip.ParseAddrPort(addr.String()); err == nil {
-		ip = ap.Addr()
-	}
-	ip = ip.Unmap().WithZone("")
+	ip := addrOf(addr)
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64
@@ -52,6 +46,17 @@ func hostOf(addr net.Addr) netip.Prefix {
 		return netip.Prefix{} // no IP address
 	}
 	return prefix
+}
+
+// addrOf returns the IP address of addr without a zone, or the zero Addr if it has none.
+func addrOf(addr net.Addr) netip.Addr {
+	var ip netip.Addr
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		ip = tcp.AddrPort().Addr()
+	} else if ap, err := netip.ParseAddrPort(addr.String()); err == nil {
+		ip = ap.Addr()
+	}
+	return ip.Unmap().WithZone("")
 }
 
 // granted reports whether v is places.Granted, and counts a refusal otherwise.

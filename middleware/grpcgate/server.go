@@ -93,7 +93,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if s.load != nil {
 		s.reportLoad(ctx, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 	}
-	call := s.o.Call(ctx, method)
+	call := s.describe(ctx, method)
 	if s.late.refuses(ctx, method, call.Deadline) {
 		return nil, errTooLate
 	}
@@ -116,6 +116,15 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		err = s.outward(err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 	}
 	return resp, err
+}
+
+// describe returns the Call for method, which the server has: the method is its route, unless it names another.
+func (s *Server) describe(ctx context.Context, method string) Call {
+	call := s.o.Call(ctx, method)
+	if call.Route == "" {
+		call.Route = method
+	}
+	return call
 }
 
 // outcome returns the outcome of a call whose handler has returned err, and has waited for its client for the given
@@ -153,7 +162,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.load != nil {
 		s.reportLoad(ss.Context(), ss.SetTrailer)
 	}
-	call := s.o.Call(ss.Context(), method)
+	call := s.describe(ss.Context(), method)
 	mode := s.o.Stream(method)
 	if mode == WholeStream {
 		return s.whole(srv, ss, method, call.Request, handler)

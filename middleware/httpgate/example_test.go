@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -153,4 +154,20 @@ func ExampleFirstKey() {
 	// 200
 	// 200
 	// 429
+}
+
+// A service of the own network may name the priority of its requests. Nobody else may.
+func ExampleNewPriority() {
+	priority := spillway.Must(httpgate.NewPriority(&httpgate.PriorityOptions{
+		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	}))
+	for _, peer := range []string{"10.1.2.3:1234", "203.0.113.9:1234"} {
+		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = peer
+		r.Header.Set("Spillway-Priority", "critical")
+		fmt.Println(peer, priority(r))
+	}
+	// Output:
+	// 10.1.2.3:1234 critical
+	// 203.0.113.9:1234 normal
 }

@@ -111,6 +111,9 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.o.Request != nil {
 		req = m.o.Request(r)
 	}
+	if req.Route == "" && r.Method != http.MethodConnect { // whose pattern would be its target
+		req.Route = r.Pattern
+	}
 	claimed := m.claimsLongLife(r)
 	if claimed && r.Context().Err() == nil {
 		if rej := m.long.refuses(req.Key); rej != nil {

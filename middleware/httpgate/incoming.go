@@ -39,7 +39,7 @@ func (x *exchange) restore() {
 	}
 	in := &x.in.Request
 	if in.Pattern != x.r.Pattern {
-		if x.in.body.reads.TryLock() { // and with the pattern the values of its wildcards
+		if x.in.body.reads.TryLock() { // the pattern comes with the values of its wildcards
 			defer x.in.body.reads.Unlock()
 			body := x.r.Body
 			*x.r = *in

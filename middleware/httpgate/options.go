@@ -22,8 +22,9 @@ const (
 // Options configure a [Middleware]. The zero Options consists entirely of defaults. Its functions may be called
 // concurrently.
 type Options struct {
-	// Request describes a request to the policies: its key, priority and cost. It runs before the gate, on every
-	// request that is not exempt. It must be cheap and must not read the body. Do not use a key that the client can
+	// Request describes a request to the policies: its key, route, priority and cost. It runs before the gate, on every
+	// request that is not exempt. It must be cheap and must not read the body. If it leaves the route empty, the route is
+	// [http.Request.Pattern], which only a gate inside a mux knows; for a gate around a mux use [PatternKey]. Do not use a key that the client can
 	// choose freely, such as an X-Forwarded-For that none of your proxies has set, because each request could then have
 	// its own share. If Request is nil, every request is the zero [spillway.Request].
 	Request func(r *http.Request) spillway.Request

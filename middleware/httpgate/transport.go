@@ -71,8 +71,8 @@ type TransportOptions struct {
 	MinBudget time.Duration
 
 	// Route returns a name for calls that take about as long as r, or "" if nothing is known about r. The names must
-	// come from a fixed set of the service. The latency that replaces MinBudget is learned per Route. If Route is nil,
-	// it is the key of the request.
+	// come from a fixed set of the service. The latency that replaces MinBudget is learned per Route. It is also the
+	// route of the [spillway.Request], if Request leaves that empty. If Route is nil, latencies are learned per key.
 	Route func(r *http.Request) string
 
 	// AtHeader ends every call when the header of its response arrives. Then the time and the errors of the body do not
@@ -120,6 +120,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(r) //nolint:wrapcheck // a RoundTripper adds nothing to an error
 	}
 	req := t.o.Request(r)
+	route := req.Key
+	if t.o.Route != nil {
+		route = t.o.Route(r)
+		if req.Route == "" {
+			req.Route = route
+		}
+	}
 	permit, err := t.gate.Enter(r.Context(), req)
 	if err != nil {
 		if r.Body != nil {
@@ -127,11 +134,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	c := &call{t: t, r: r, permit: permit, route: req.Key}
+	c := &call{t: t, r: r, permit: permit, route: route}
 	defer c.unwind()
-	if t.o.Route != nil {
-		c.route = t.o.Route(r)
-	}
 	sent := r
 	if c.out = newOutgoing(r, permit.Arrived()); c.out != nil {
 		sent = &c.out.Request

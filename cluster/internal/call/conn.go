@@ -35,7 +35,7 @@ type Options struct {
 
 // A Conn calls Redis within a bounded time. No call takes longer than the timeout, and a breaker blocks calls to a
 // Redis that does not answer. No command is sent a second time unless Redis said that it did not run it. All methods
-// may be called concurrently; none takes a lock during a call. Its goroutines are those of calls: see [flight].
+// may be called concurrently; none takes a lock during a call. Its only goroutines run calls: see [flight].
 type Conn struct {
 	// Set by New, and read only from then on.
 	Client  redis.UniversalClient

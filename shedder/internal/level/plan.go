@@ -1,0 +1,178 @@
+package level
+
+import "math"
+
+// A Tick is what a plan is made from: counts and readings since the last one.
+type Tick struct {
+	Dt                float64 // seconds since the last tick
+	Admitted, Refused float64 // requests since the last tick
+	Left              float64 // admitted requests that ended since
+	InFlight          float64 // now
+	Limit             float64 // greatest number in flight, by the law; +Inf is none
+	Drop              float64 // share of requests that the law refuses whatever is in flight
+}
+
+// A rank is the place of a request in relation to the mark.
+type rank int
+
+const (
+	above  rank = iota // a higher class: it fits, together with all above it
+	at                 // in the class at the mark
+	behind             // in that class, with a key whose position is below the mark
+	next               // in the next lower class, while the class at the mark leaves room
+	below              // all the others
+	ranks
+)
+
+// A plan says which requests to refuse.
+type plan struct {
+	mark     int            // class of the mark
+	position uint64         // in that class; 0 if its keys do not decide
+	next     int            // the next lower class, or mark if there is nothing left for it
+	limits   [ranks]float64 // greatest number in flight that a request of each rank may join
+	dropAt   int            // class of the quantile Drop: requests of lower classes are dropped
+	drop     float64        // share of the requests of dropAt that is dropped
+	dropKeys uint64         // the same as a position, if the keys decide; 0 if chance does
+}
+
+// A planner makes plans. The zero planner has seen nothing.
+type planner struct {
+	offered, refused, left float64 // requests over about the last span seconds
+	inFlight               float64 // averaged
+	span                   float64
+}
+
+const (
+	rateSpan  = 1.0  // seconds over which the share of refusals is measured, if requests are frequent
+	mostSpan  = 10.0 // the same if they are rare
+	enough    = 64.0 // requests in a span that make it long enough
+	levelSpan = 2.0  // spans over which levels are counted
+	few       = 8.0  // ended requests in a span that say how many there is room for
+	stay      = 0.5  // seconds over which the number in flight is averaged
+
+	slack    = 0.75 // the same, below which the needed share of refusals is overestimated
+	fits     = 0.95 // share of the admitted requests up to which a class and those above it fit
+	uses     = 1.05 // the same, from which on they leave nothing to lower classes
+	chosen   = 1.1  // keys chosen for a class, as a multiple of those that there is room for
+	reserve  = 0.75 // share of the limit that keys below the mark may fill, and the class of the mark at least
+	yield    = 0.4  // part of the excess of the higher classes that the class of the mark leaves free below the limit
+	guard    = 0.25 // share of the limit that classes below the mark may fill
+	tail     = 1e-3 // probability with which a class that fits meets its limit
+	mostTail = 100  // greatest room beyond the limit for that
+)
+
+// observe takes in t and returns the share of the requests that there is room for.
+func (p *planner) observe(h *Histogram, t *Tick, weight float64) float64 {
+	p.span = max(p.span, rateSpan)
+	keep := math.Exp(-t.Dt / p.span)
+	h.fold(math.Exp(-t.Dt/(levelSpan*p.span)), weight)
+	if p.refused == 0 {
+		keep = 0 // the requests before the first refusal say nothing about the overload
+	}
+	p.offered = p.offered*keep + t.Admitted + t.Refused
+	p.refused = p.refused*keep + t.Refused
+	p.left = p.left*keep + t.Left
+	p.span = min(max(enough/max(p.offered/p.span, 1e-9), rateSpan), mostSpan)
+	p.inFlight = t.InFlight + (p.inFlight-t.InFlight)*math.Exp(-t.Dt/stay)
+	if p.refused < 0.5 { // of a request
+		p.refused = 0
+		return 1
+	}
+	passed := p.left // at first, requests are admitted that fill the limit, or none while a lower one is reached
+	if passed < few {
+		passed = max(passed, p.offered-p.refused)
+	}
+	return min(passed/p.offered, 1)
+}
+
+// plan takes in t and returns what to do until the next tick. The levels in h count weight requests each.
+func (p *planner) plan(h *Histogram, t *Tick, weight float64) plan {
+	admitted := p.observe(h, t, weight)
+	out := plan{}
+	out.split(h, t.Drop)
+	limit := t.Limit
+	if admitted == 1 {
+		out.mark = h.lowest(0.01)
+		out.next = out.mark
+		out.limits = [ranks]float64{above: limit, at: limit, behind: limit, next: limit, below: limit}
+		if h.all > 0 {
+			out.limits[above] = limit + max(1, limit/2)
+		}
+		return out
+	}
+	room := admitted * (1 + max(0, slack-p.inFlight/limit))
+	var higher, with float64 // shares of the classes above the mark, without and with its own
+	out.mark = h.lowest(0)
+	for c := Classes - 1; c >= 0; c-- {
+		if with = higher + h.share(c); with > fits*room {
+			out.mark = c
+			break
+		}
+		if c > out.mark {
+			higher = with
+		}
+	}
+	load := higher / max(admitted, 1e-9) // of the classes above the mark, as a share of the capacity
+	out.limits[above] = limit + max(1, limit/2, excess(load))
+	out.limits[at] = max(limit-yield*excess(load), reserve*limit)
+	out.limits[behind] = reserve * limit
+	out.limits[below] = guard * limit
+	out.limits[next] = out.limits[below]
+	out.next = out.mark
+	if lower := h.below(out.mark); lower >= 0 && with < uses*admitted {
+		out.next = lower
+		out.limits[next] = min(max(limit/2, limit*(1-(1-admitted)/max(1-with, 1e-9))), out.limits[at])
+	}
+	if share := h.share(out.mark); h.byKey(out.mark) {
+		out.position = h.quantile(out.mark, 1-chosen*(admitted-higher)/max(share, 1e-9))
+	}
+	return out
+}
+
+// excess returns the number of requests that a queue of the given load, 0 to 1, exceeds with probability tail (M/M/1).
+func excess(load float64) float64 {
+	if load <= 0 {
+		return 0
+	}
+	return min(math.Log(tail)/math.Log(min(load, 1-1e-6)), mostTail)
+}
+
+// split finds the class in which the quantile drop lies.
+func (o *plan) split(h *Histogram, drop float64) {
+	if drop <= 0 {
+		return
+	}
+	o.dropAt = h.lowest(0)
+	lower := 0.0
+	for c := range Classes {
+		share := h.share(c)
+		if lower+share > drop {
+			o.dropAt, o.drop = c, (drop-lower)/share
+			break
+		}
+		lower += share
+	}
+	if h.byKey(o.dropAt) {
+		o.dropKeys = h.quantile(o.dropAt, o.drop)
+	}
+}
+
+// lowest returns the lowest class with more than the given share of the requests.
+func (h *Histogram) lowest(share float64) int {
+	for c := range Classes {
+		if h.class[c] > 0 && h.share(c) >= share {
+			return c
+		}
+	}
+	return 0
+}
+
+// below returns the next lower class that has requests, or -1.
+func (h *Histogram) below(class int) int {
+	for c := class - 1; c >= 0; c-- {
+		if h.class[c] > 0 {
+			return c
+		}
+	}
+	return -1
+}
