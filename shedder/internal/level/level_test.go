@@ -13,11 +13,11 @@ import (
 // Any int has a class, in the order of the ints, and the named ones with their neighbours have a class each.
 func TestClassesKeepTheOrderOfPriorities(t *testing.T) {
 	require.Less(t, Classes, 1<<classBits)
-	ps := []int{math.MinInt, -1 << 40, -1024, -1023, -32, -31, -13}
+	ps := []int{math.MinInt, math.MinInt32, -1024, -1023, -32, -31, -13}
 	for p := -12; p <= 12; p++ {
 		ps = append(ps, p)
 	}
-	ps = append(ps, 13, 31, 32, 1023, 1024, 1<<40, math.MaxInt)
+	ps = append(ps, 13, 31, 32, 1023, 1024, math.MaxInt32, math.MaxInt)
 	for i, p := range ps {
 		c := Class(p)
 		require.GreaterOrEqual(t, c, 0)
