@@ -41,6 +41,11 @@
 // The gate never starts a call whose client is gone. A unary call with less time left than the fastest calls of its
 // method took is refused with DEADLINE_EXCEEDED before it does useless work ([Options.AdmitLate]).
 //
+// # Servers and clients that help each other
+//
+// With [Options.TellClients] a server says in its trailers which calls to hold back under overload, and a [Client] that
+// listens to it ([ClientOptions.ListenTo]) does not make them.
+//
 // # Trust
 //
 // The metadata of a client is ignored, except for the deadline of the protocol and for fields that [Options.Call]

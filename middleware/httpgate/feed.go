@@ -12,6 +12,9 @@ var statsRows = []feed.Row{
 	feed.Gauge("LongLived", "spillway.http.server.long_lived", "{request}", "Requests that have left the gate and are open."),
 	feed.Count("LongLivedRefused", "spillway.http.server.long_lived_refused", "{request}", "Long-lived requests refused because too many were open."),
 	feed.Count("TooLate", "spillway.http.server.too_late", "{request}", "Requests refused because their deadline was too near."),
+	feed.Count("HeldBack", "spillway.http.client.held_back", "{request}", "Requests not sent because the server asked for it."),
+	feed.Count("Throttled", "spillway.http.client.throttled", "{request}", "Requests not sent because the server refused many."),
+	feed.Count("Retries", "spillway.http.client.retries", "{request}", "Requests sent again."),
 	feed.Count("Leaked", "spillway.http.client.leaked", "{response}", "Responses that were never closed."),
 }
 
