@@ -41,12 +41,17 @@ func (s *simulation) ask(c *call) {
 	h.owed++
 	h.sent++
 	r := &request{s: s, c: c, h: h, sent: s.now}
-	s.last(s.now+s.s.Client.Deadline, func() {
+	giveUp := func() {
 		if r.answer() {
 			s.out.timedOut(c)
 			s.again(c)
 		}
-	})
+	}
+	if c.class.Timeout > 0 {
+		s.after(c.class.Timeout, giveUp)
+	} else {
+		s.last(s.now+s.s.Client.Deadline, giveUp)
+	}
 	h.p.add(s.s.Machine.Parse, c.class.Slice, r.enter)
 }
 
@@ -61,9 +66,10 @@ func (r *request) answer() bool {
 }
 
 func (r *request) enter() {
-	s, c, h := r.s, r.c, r.h
+	s, c, h, entered := r.s, r.c, r.h, r.s.now
 	permit, err := h.gate.Enter(context.Background(), spillway.Request{
-		Key: c.key, Route: c.class.Route, Priority: c.class.Priority, Arrived: s.time(),
+		Key: c.key, Route: c.class.Route, Priority: c.class.Priority + c.class.Raise*spillway.Priority(c.served),
+		Timeout: c.class.Timeout, Arrived: s.time(),
 	})
 	if err != nil {
 		h.refused++
@@ -78,7 +84,11 @@ func (r *request) enter() {
 	h.admitted++
 	cold := h.admitted <= s.s.Machine.Cold
 	s.stage(r, 0, cold, func(o spillway.Outcome) {
-		permit.DoneAt(s.time(), o, 0)
+		if late := c.class.Timeout > 0 && s.now-entered > c.class.Timeout; late {
+			permit.DoneAt(s.time(), spillway.Ignored, 0)
+		} else {
+			permit.DoneAt(s.time(), o, 0)
+		}
 		r.done(o)
 	})
 }

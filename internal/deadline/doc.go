@@ -3,7 +3,7 @@
 //
 //	latencies, err := deadline.New(nil)
 //	...
-//	if latencies.TooLate(route, now, deadline) {
+//	if late, _ := latencies.Late(route, now, left); late {
 //		// refuse: fewer than one in twenty would make it
 //	}
 //	...
@@ -16,7 +16,7 @@
 // A refused request teaches nothing, so an estimate that refuses every request would never change. Probes prevent that:
 // now and then a late request is admitted all the same. Probes hold less than a quarter of a place at a time for
 // latencies up to 250 ms; above that there is one per second. After 24 probes the estimate has found a service that
-// became ten times faster.
+// became ten times faster. If no request is observed, not even a probe, an estimate that refuses halves every 10 s.
 //
 // An Estimator also learns the least budget of a key: the time in which nine of ten of its requests finish. A missed
 // deadline that was shorter than this does not count against the service.

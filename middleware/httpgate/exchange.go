@@ -2,6 +2,7 @@ package httpgate
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -20,8 +21,10 @@ type exchange struct {
 	r        *http.Request // as the gate got it
 	in       *incoming     // the request that the handler gets instead, if it has a body
 	permit   spillway.Permit
-	route    string // by Options.Deadline, or ""
-	key      string // whose long-lived request it may become
+	route    string             // by Options.Request, or ""
+	timeout  time.Duration      // by Options.Request, or 0
+	cancel   context.CancelFunc // of the context with the timeout, or nil
+	key      string             // whose long-lived request it may become
 	blocked  atomic.Int64
 	buffered int // bytes that net/http may not have sent yet, for its smallest buffer
 	status   int // 0 until the header is written
@@ -125,7 +128,7 @@ func (x *exchange) returned() {
 	worked := x.worked(elapsed)
 	o := x.outcome(elapsed, worked)
 	x.permit.DoneAt(arrived.Add(worked), o, 0)
-	x.learn(o, elapsed, worked)
+	x.learn(o, worked)
 }
 
 // end gives back what the request still holds; it is deferred, so that nothing is left when the handler panics.

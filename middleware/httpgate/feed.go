@@ -11,12 +11,11 @@ var statsRows = []feed.Row{
 	feed.Count("Exempt", "spillway.http.server.exempt", "{request}", "Requests that passed by the gate."),
 	feed.Gauge("LongLived", "spillway.http.server.long_lived", "{request}", "Requests that have left the gate and are open."),
 	feed.Count("LongLivedRefused", "spillway.http.server.long_lived_refused", "{request}", "Long-lived requests refused because too many were open."),
-	feed.Count("TooLate", "spillway.http.server.too_late", "{request}", "Requests refused because their deadline was too near."),
 	feed.Count("Leaked", "spillway.http.client.leaked", "{response}", "Responses that were never closed."),
 }
 
 // serverRows is how many of statsRows are those of a Middleware; the rest are those of a Transport.
-const serverRows = 4
+const serverRows = 3
 
 // Metrics yields the figures of [Middleware.Stats], and then those of the Gate and its policies.
 func (m *Middleware) Metrics() iter.Seq[stats.Metric] {
