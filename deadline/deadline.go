@@ -23,7 +23,7 @@ type Options struct {
 	MaxRoutes int
 }
 
-// A Policy is a [spillway.Policy] that refuses requests with less time left than the estimated 5 % quantile of the
+// A Policy is a [spillway.Policy] that refuses requests with less time left than the estimated 1 % quantile of the
 // latency of their route. It refuses no request without a Timeout, and none of a route of which fewer than 20 requests
 // have succeeded, unless the time has passed already. It is made by [New], safe for concurrent use, owns no goroutine
 // and needs no Close.
@@ -47,6 +47,8 @@ type Stats struct {
 	Routes  int   // routes whose latency is known or being learnt
 	Refused int64 // requests refused
 	Probes  int64 // late requests that ran all the same, to find out whether their route has become faster
+	// ByReason counts the refused requests by reason.
+	ByReason []spillway.Refusal
 }
 
 // New returns a Policy that knows no latency yet. If o is nil, it has the defaults. The error names the invalid field.
@@ -75,7 +77,7 @@ const (
 	probe
 )
 
-// Admit refuses r if its Timeout is shorter than the time in which one in twenty requests of its Route finishes. The
+// Admit refuses r if its Timeout is shorter than the time in which one in a hundred requests of its Route finishes. The
 // [spillway.Rejection] is TooLate.
 func (p *Policy) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if r.Timeout == 0 {
@@ -110,12 +112,16 @@ func (p *Policy) Done(r spillway.Request, t spillway.Ticket, res spillway.Result
 	}
 }
 
-// Latency returns the latency that one request in twenty of route stays under, and whether it is known.
+// Latency returns the latency that one request in a hundred of route stays under, and whether it is known.
 func (p *Policy) Latency(route string) (d time.Duration, known bool) { return p.routes.Estimate(route) }
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (p *Policy) Stats() Stats {
-	return Stats{Name: p.name, Routes: p.routes.Keys(), Refused: p.refused.Value(), Probes: p.probes.Value()}
+	s := Stats{Name: p.name, Routes: p.routes.Keys(), Refused: p.refused.Value(), Probes: p.probes.Value()}
+	if s.Refused > 0 {
+		s.ByReason = []spillway.Refusal{{Policy: p.name, Reason: p.tooLate.Reason, Count: s.Refused}}
+	}
+	return s
 }
 
 var _ spillway.Policy = (*Policy)(nil)

@@ -10,7 +10,7 @@
 //		// refused: GET /report takes longer
 //	}
 //
-// A [Policy] learns, for each [spillway.Request].Route, the latency that one request in twenty stays under, with all
+// A [Policy] learns, for each [spillway.Request].Route, the latency that one request in a hundred stays under, with all
 // waits in the policies behind it. It refuses a request whose [spillway.Request].Timeout is shorter. So no work is done
 // for callers that will have left. A request that would probably be late, but may be in time, is admitted.
 //

@@ -10,6 +10,7 @@ import (
 var statsRows = []feed.Row{
 	feed.Gauge("Routes", "spillway.deadline.routes", "{route}", "Routes whose latency is known or being learnt."),
 	feed.Count("Refused", "spillway.deadline.refused", "{request}", "Requests refused because too little time was left."),
+	feed.ByReason("ByReason", "spillway.deadline.refusals", "Requests refused, by reason."),
 	feed.Count("Probes", "spillway.deadline.probes", "{request}", "Late requests admitted as probes."),
 }
 

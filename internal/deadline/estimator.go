@@ -87,18 +87,19 @@ func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, p
 	return t.judge(now, left)
 }
 
-// Unprobe gives back the probe of key that [Estimator.Late] admitted at now, so that the next one comes at once.
+// Unprobe gives back the probe of key that [Estimator.Late] admitted at now, so that the next one comes at once. Of two
+// probes in a row, only the first can be given back. Otherwise all late requests would be probes that wait in a queue and
+// give up.
 func (e *Estimator) Unprobe(key string, now time.Time) {
 	if t := (*e.tracks.Load())[key]; t != nil {
-		at := int64(now.Sub(t.born))
-		t.probed.CompareAndSwap(at, at-int64(mostProbe))
+		t.unprobe(int64(now.Sub(t.born)))
 	}
 }
 
 // Keys returns the number of keys with an estimate, or with the beginning of one.
 func (e *Estimator) Keys() int { return len(*e.tracks.Load()) }
 
-// Estimate returns the latency that one request in twenty of key stays under, and whether there is one: after 20
+// Estimate returns the latency that one request in a hundred of key stays under, and whether there is one: after 20
 // requests have been observed.
 func (e *Estimator) Estimate(key string) (latency time.Duration, known bool) {
 	t := (*e.tracks.Load())[key]

@@ -78,11 +78,11 @@ func TestFollowsAServiceThatChanged(t *testing.T) {
 	for n = 0; estimate(t, e) > 20*ms; n++ {
 		e.Observe("a", 10*ms, start)
 	}
-	require.Equal(t, 24, n, "a tenth")
+	require.Equal(t, 11, n, "a tenth")
 	for n = 0; estimate(t, e) < 200*ms; n++ {
 		e.Observe("a", time.Second, start)
 	}
-	require.InDelta(t, 480, n, 10, "tenfold")
+	require.InDelta(t, 1200, n, 100, "tenfold")
 }
 
 func TestProbes(t *testing.T) {
@@ -96,7 +96,8 @@ func TestProbes(t *testing.T) {
 	require.True(t, refused(201*ms), "a clock that went back a little")
 	require.False(t, refused(200*ms), "a clock that went back by more")
 	require.False(t, refused(math.MaxInt64-4*ms), "a clock that leapt")
-	require.False(t, refused(200*ms))
+	require.True(t, refused(200*ms))
+	e = taught(t, warmUp, 50*ms)
 	require.True(t, late(e, "a", start.Add(time.Hour), start.Add(time.Hour+3*ms)), "too short for a probe")
 }
 
@@ -105,7 +106,7 @@ func TestProbesAreBounded(t *testing.T) {
 		e := taught(t, warmUp, estimate)
 		probes := 0
 		for at := time.Duration(0); at < 10*time.Second; at += ms {
-			if !late(e, "a", start.Add(at), start.Add(at+ms/2)) {
+			if !late(e, "a", start.Add(at), start.Add(at+estimate/2)) {
 				probes++
 			}
 		}
@@ -134,17 +135,17 @@ func TestARouteWithoutObservationsOpensAgain(t *testing.T) {
 	for _, hopeless := range []time.Duration{100, 199 * ms} {
 		e := taught(t, warmUp, 200*ms)
 		now := start
-		for late(e, "a", now, now.Add(20*ms)) {
+		for late(e, "a", now, now.Add(10*ms)) {
 			now = now.Add(ms)
 			e.Late("a", now, hopeless) // takes the probe, if it can
 			require.Less(t, now.Sub(start), time.Minute)
 		}
 		e.Observe("a", 10*ms, now)
-		require.LessOrEqual(t, estimate(t, e), 20*ms, "for good")
-		for range 1000 { // while requests are observed, nothing fades
+		require.LessOrEqual(t, estimate(t, e), 100*ms, "for good")
+		for range 1000 {
 			now = now.Add(100 * ms)
-			require.True(t, late(e, "a", now, now.Add(100)))
 			e.Observe("a", 15*ms, now)
+			require.True(t, late(e, "a", now, now.Add(100)), "while requests are observed, nothing fades")
 		}
 		require.InDelta(t, float64(15*ms), float64(estimate(t, e)), float64(2*ms))
 	}
@@ -155,12 +156,16 @@ func TestUnprobe(t *testing.T) {
 	e := taught(t, warmUp, 50*ms)
 	now := start.Add(time.Second)
 	for range 3 {
-		refused, probe := e.Late("a", now, 40*ms)
-		require.False(t, refused)
-		require.True(t, probe)
-		require.True(t, late(e, "a", now, now.Add(40*ms)), "one at a time")
-		e.Unprobe("a", now)
-		now = now.Add(1)
+		for range 2 {
+			refused, probe := e.Late("a", now, 40*ms)
+			require.False(t, refused)
+			require.True(t, probe)
+			require.True(t, late(e, "a", now, now.Add(40*ms)), "one at a time")
+			e.Unprobe("a", now)
+			now = now.Add(1)
+		}
+		require.True(t, late(e, "a", now, now.Add(40*ms)), "only every second one is given back")
+		now = now.Add(200 * ms)
 	}
 	e.Unprobe("a", start)
 	e.Unprobe("b", start)
@@ -181,7 +186,7 @@ func TestLearnsFromWhatIsCutOff(t *testing.T) {
 	}
 	require.Greater(t, estimate(t, e), 50*ms)
 	require.Less(t, estimate(t, e), 51*ms)
-	require.Less(t, admitted, 600)
+	require.Less(t, admitted, 1500)
 }
 
 func TestCutOffEarlySaysNothing(t *testing.T) {
@@ -315,7 +320,7 @@ func TestOneProbeAtATime(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				if !late(e, "a", now, now.Add(ms)) {
+				if !late(e, "a", now, now.Add(40*ms)) {
 					mu.Lock()
 					probes++
 					mu.Unlock()

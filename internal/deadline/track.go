@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// warmUp is how many requests must be observed before there is an estimate: the fastest of twenty requests is one
-	// in twenty.
+	// warmUp is how many requests must be observed before there is an estimate, which starts at the fastest of them.
 	warmUp = 20
 
 	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance:
-	// where up/(up+down), one in twenty, are faster. The steps are proportional, so it follows microseconds and minutes
-	// equally well: it takes 11 faster or 201 slower requests to fall or rise by a factor of e. In balance, it stays
-	// within some 15 % for latencies that spread over an order of magnitude.
-	up   = 0.005
-	down = 0.095
+	// where up/(up+down), one in a hundred, are faster. The steps are proportional, so it follows microseconds and minutes
+	// equally well: it takes 5 faster or 501 slower requests to fall or rise by a factor of e. A higher quantile refuses
+	// too many requests that would be in time: one in twenty, 2 % of them in a full pool (TestHopelessRequestsCostNothing
+	// in sim).
+	up   = 0.002
+	down = 0.198
 
 	// sparse is the number of slower requests that one counted request stands for, so that most requests do not write to
 	// memory that all share.
@@ -49,10 +49,11 @@ const (
 type track struct {
 	state  atomic.Uint64 // the number of observations, up to warmUp, in the upper 8 bits; the estimate in the lower 56
 	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
+	back   atomic.Int64  // when the last probe that was given back was let through
 	since  atomic.Int64  // when it began to refuse without an observation, in nanoseconds since born, or 0
 	fair   atomic.Uint64 // like state, for the budget; 0 until something has been learnt
 	born   time.Time
-	_      [72]byte // the next track is of another route, served by other cores
+	_      [64]byte // the next track is of another route, served by other cores
 }
 
 const estimateBits = 56
@@ -152,7 +153,19 @@ func step(estimate time.Duration, share float64) time.Duration {
 // by more than the time between probes does not end them.
 func (t *track) probe(at int64, estimate time.Duration) bool {
 	last := t.probed.Load()
-	since := time.Duration(at - last)
-	every := min(max(probeEvery*estimate, leastProbe), mostProbe)
-	return (since >= every || since <= -every) && t.probed.CompareAndSwap(last, at)
+	return due(at-last, estimate) && t.probed.CompareAndSwap(last, at)
+}
+
+// due reports whether another probe is due so long after the last one, in nanoseconds.
+func due(since int64, estimate time.Duration) bool {
+	every := int64(min(max(probeEvery*estimate, leastProbe), mostProbe))
+	return since >= every || since <= -every
+}
+
+// unprobe gives back the probe that was let through at the given time, if the one before was not given back.
+func (t *track) unprobe(at int64) {
+	_, estimate := unpack(t.state.Load())
+	if back := t.back.Load(); due(at-back, estimate) && t.back.CompareAndSwap(back, at) {
+		t.probed.CompareAndSwap(at, at-int64(mostProbe))
+	}
 }
