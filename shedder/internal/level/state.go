@@ -74,15 +74,6 @@ func (s *State) Ask(priority int, key string, now int64) (limit int64, dropped b
 	return s.limits[r].Load(), dropped
 }
 
-// Low returns the greatest number in flight that a request may join which the others of its priority leave room for: that
-// of the lowest rank, unless its priority is above the mark.
-func (s *State) Low(priority int) int64 {
-	if Class(priority) > int(s.mark.Load()&classMask) {
-		return inflight.NoLimit
-	}
-	return s.limits[below].Load()
-}
-
 // position returns the position of a key, or chance for requests without one.
 func (s *State) position(key string, now int64, byKey bool) uint64 {
 	if byKey && key != "" {
