@@ -185,3 +185,30 @@ func TestOutcomeOfAPassedDeadlineOverTheNetwork(t *testing.T) {
 		require.Equal(t, spillway.Ignored, p.Outcomes()[4])
 	})
 }
+
+// A client that goes away at any moment is no failure: not even between two looks at the context.
+func TestOutcomeOfAClientThatGoesAwayAtAnyLook(t *testing.T) {
+	for looks := range 12 {
+		p := &gatetest.Recorder{}
+		s := gated(t, nil, p)
+		ctx := &fading{Context: context.Background(), looks: looks}
+		_, _ = s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: echoMethod}, func(context.Context, any) (any, error) { return nil, nil })
+		for _, o := range p.Outcomes() {
+			require.Contains(t, []spillway.Outcome{spillway.Ignored, spillway.Success}, o, "after %d looks", looks)
+		}
+	}
+}
+
+// fading is a context that is cancelled after so many looks at its Err.
+type fading struct {
+	context.Context
+
+	looks int
+}
+
+func (f *fading) Err() error {
+	if f.looks--; f.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}

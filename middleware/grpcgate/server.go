@@ -134,10 +134,10 @@ func (s *Server) describe(ctx context.Context, method string) spillway.Request {
 func (s *Server) outcome(
 	ctx context.Context, method string, permit *spillway.Permit, err error, waited time.Duration,
 ) spillway.Outcome {
-	if clientGone(ctx, permit.Arrived()) {
-		return spillway.Ignored
-	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // asked once: the client may go away between two looks
+		if clientGone(ctx, permit.Arrived()) {
+			return spillway.Ignored
+		}
 		err = context.DeadlineExceeded
 	}
 	if err != nil && codeOf(err) == codes.DeadlineExceeded && s.took.unfair(method, allotted(ctx, permit.Arrived())-waited) {
