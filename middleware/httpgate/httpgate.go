@@ -126,7 +126,7 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if claimed && m.o.LongLived != nil {
 		x.detach()
 	}
-	h.serve(gw, x)
+	h.serve(gw, x) //nolint:contextcheck // the context is that of the request
 }
 
 // reportLoad writes the load report, if the request is to get one.
