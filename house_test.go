@@ -43,6 +43,7 @@ var floors = map[string]int{
 	"internal/tally":      1,
 	"stats":               1,
 	".":                   2,
+	"internal/overload":   2,
 	"internal/rejections": 2,
 	"internal/priority":   2,
 	"internal/report":     2, // it imports nothing; all pages of the upper floors are made of it
@@ -71,6 +72,7 @@ var sideways = map[string][]string{
 	"internal/waited":     {"stats"},              // it records a stats.Distribution
 	"internal/feed":       {"stats"},              // it builds metrics
 	"internal/orca":       {"stats"},              // it reads metrics
+	"internal/overload":   {"."},                  // it refuses requests
 	"internal/rejections": {"."},                  // it builds refusals
 	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
@@ -326,7 +328,7 @@ var mostNames = map[string]int{
 	"deadline":            9,
 	"limiter":             74,
 	"middleware/grpcgate": 29, // NewPriority and its options
-	"middleware/httpgate": 51, // NewPriority and its options
+	"middleware/httpgate": 52, // NewPriority and its options, Retry
 	"policytest":          3,
 	"shadow":              9,  // Metrics
 	"shedder":             30, // Metrics

@@ -32,6 +32,9 @@ var statsRows = []feed.Row{
 
 	feed.Gauge("Demand", "spillway.demand", "1", "Offered load as a multiple of what the process can carry."),
 
+	feed.Gauge("HoldBackAt", "spillway.shedder.hold_back_at", "", "Priority of which HoldBack is a share. Clients send nothing of lower ones."),
+	feed.Gauge("HoldBack", "spillway.shedder.hold_back", "1", "Share of requests that clients should not send. 0 if they may send everything."),
+
 	feed.Gauge("Leak", "spillway.shedder.leak", "1", "Share of refusals that is admitted because of MaxShed."),
 	feed.Count("Leaked", "spillway.shedder.leaked", "{request}", "Requests admitted because of MaxShed."),
 	feed.Count("Probes", "spillway.shedder.probes", "{request}", "Requests admitted beyond the limit because none had ended."),

@@ -46,6 +46,12 @@ type Stats struct {
 	// CPU, which refusals keep at its threshold.
 	Demand float64
 
+	// HoldBack is the share of the requests of priority HoldBackAt that clients should not send, and nothing of lower
+	// priorities, so that little more arrives than the service can answer. It is 0 while clients may send everything, and
+	// at most 0.95. It follows how clients react. The adapters pass it on (httpgate.Options.TellClients).
+	HoldBack   float64
+	HoldBackAt spillway.Priority
+
 	Leak   float64 // share of refusals that is admitted because of Options.MaxShed
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // how often one more request was admitted beyond the limit because no request had ended

@@ -81,11 +81,12 @@ func (s *Shedder) step(now time.Time) {
 	least := s.prober.observe(now, gone, float64(inside), v.Limit, s.law.Latency())
 	s.publish(v, &r, least, now)
 	s.yields.Store(s.witness.asks || !math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
+	advice := s.levels.Advice()
 	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
 	s.leak.set(leaking)
 	s.snapshot(&r, v, Stats{
 		Time: now, CPUErr: cpu.Err, CPUSource: cpu.Source, SchedErr: sched.Err, Signal: signal, SignalErr: signalErr, Leak: leaking,
-		Demand: s.demand.observe(&r, &cpu, v, s.opts.CPUThreshold),
+		Demand: s.demand.observe(&r, &cpu, v, s.opts.CPUThreshold), HoldBack: advice.Reduce, HoldBackAt: spillway.Priority(advice.Priority),
 	})
 }
 

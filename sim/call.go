@@ -26,6 +26,23 @@ type request struct {
 	h        *Host
 	sent     time.Duration
 	answered bool
+	heard    func(now time.Time, refused bool) // by Client.Before, or nil
+}
+
+// describe returns the Request that the gate sees, now.
+func (r *request) describe() spillway.Request {
+	c := r.c
+	return spillway.Request{
+		Key: c.key, Route: c.class.Route, Priority: c.class.Priority + c.class.Raise*spillway.Priority(c.served),
+		Timeout: c.class.Timeout, Arrived: r.s.time(),
+	}
+}
+
+// tell tells the client that it has an answer.
+func (r *request) tell(refused bool) {
+	if r.heard != nil {
+		r.heard(r.s.time(), refused)
+	}
 }
 
 // send begins c, or begins it again.
@@ -38,9 +55,17 @@ func (s *simulation) send(c *call) {
 // ask sends one request of c.
 func (s *simulation) ask(c *call) {
 	h := s.choose()
+	r := &request{s: s, c: c, h: h, sent: s.now}
+	if before := s.s.Client.Before; before != nil {
+		var send bool
+		if r.heard, send = before(h, r.describe()); !send {
+			s.out.refused(c, 0)
+			s.again(c)
+			return
+		}
+	}
 	h.owed++
 	h.sent++
-	r := &request{s: s, c: c, h: h, sent: s.now}
 	giveUp := func() {
 		if r.answer() {
 			s.out.timedOut(c)
@@ -67,14 +92,12 @@ func (r *request) answer() bool {
 
 func (r *request) enter() {
 	s, c, h, entered := r.s, r.c, r.h, r.s.now
-	permit, err := h.gate.Enter(context.Background(), spillway.Request{
-		Key: c.key, Route: c.class.Route, Priority: c.class.Priority + c.class.Raise*spillway.Priority(c.served),
-		Timeout: c.class.Timeout, Arrived: s.time(),
-	})
+	permit, err := h.gate.Enter(context.Background(), r.describe())
 	if err != nil {
 		h.refused++
 		h.p.add(s.s.Machine.Refuse, c.class.Slice, func() {
 			if r.answer() {
+				r.tell(true)
 				s.out.refused(c, s.now-r.sent)
 				s.again(c)
 			}
@@ -97,6 +120,7 @@ func (r *request) done(o spillway.Outcome) {
 	if !r.answer() {
 		return
 	}
+	r.tell(false)
 	s, c := r.s, r.c
 	if o != spillway.Success {
 		s.out.failed(c)

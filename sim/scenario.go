@@ -92,6 +92,10 @@ type Client struct {
 	Useful   time.Duration // an answer after it is worth nothing. If Useful is 0, it is 250 ms.
 	Retries  int           // how often it asks again after a refusal, a failure or a deadline
 	Backoff  Dist          // how long it waits before it does. If Backoff is zero, it is 50 ms plus 100 ms exponential.
+	// Before, if set, is asked before each request is sent to h at r.Arrived. If send is false, the request is not sent
+	// and counts as refused. Otherwise heard, unless it is nil, is called with the time of the answer and whether the
+	// server refused.
+	Before func(h *Host, r spillway.Request) (heard func(now time.Time, refused bool), send bool)
 }
 
 // A Phase is a time of load.

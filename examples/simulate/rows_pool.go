@@ -142,7 +142,7 @@ func edgeRows() []suiteRow {
 // coldRows start straight into overload.
 func coldRows() []suiteRow {
 	return join(
-		at(cold("cold-cpu", lib("step")), 2, 3, 5, 10),
+		at(cold("cold-cpu", lib("step")), 1.05, 1.1, 1.2, 2, 3, 5, 10),
 		at(cold("cold-cpu-solid", lib("step-solid")), 3, 10),
 		at(cold("cold-cpu-io", lib("cpu-io")), 3),
 		at(cold("cold-8x25ms", pool8()), 2, 3, 5, 10),

@@ -3,6 +3,8 @@ package grpcgate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/overload"
 )
 
 // A Client gates the calls of gRPC clients. It is made by [NewClient], and safe for concurrent use. Pass its methods
@@ -29,6 +32,7 @@ type Client struct {
 	gate   *spillway.Gate
 	o      ClientOptions // no field is nil
 	took   latencies
+	hosts  *overload.Hosts // nil if it listens to none
 	open   *streamPlaces
 	leaked atomic.Int64
 }
@@ -62,6 +66,14 @@ type ClientOptions struct {
 	// owes no answer. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
+	// ListenTo lists targets that may ask this client to hold calls back, as they were given to grpc.NewClient. Under
+	// overload such a server says in the trailer spillway-overload (Options.TellClients) from which priority on it has room.
+	// The Client then refuses calls of lower priorities, and a share of those at that priority, without making them. It
+	// believes at most a share of 0.95, for at most 10 s after an answer, and makes one call per second whatever the server
+	// says. A server that says nothing but refuses many calls gets at most about 1.5 times those that it accepts. These
+	// refusals happen before the gate, and [Stats] counts them. If ListenTo is empty, the trailer means nothing.
+	ListenTo []string
+
 	// Code is the status of a refused call: codes.Unavailable, or codes.ResourceExhausted.
 	// If Code is 0, it is codes.Unavailable.
 	Code codes.Code
@@ -77,7 +89,10 @@ func NewClient(gate *spillway.Gate, o *ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{gate: gate, o: opts, took: newLatencies(opts.MinBudget), open: newPlaces(opts.MaxStreams)}, nil
+	return &Client{
+		gate: gate, o: opts, took: newLatencies(opts.MinBudget), open: newPlaces(opts.MaxStreams),
+		hosts: overload.NewHosts(opts.ListenTo, time.Now()),
+	}, nil
 }
 
 func (o *ClientOptions) withDefaults() (ClientOptions, error) {
@@ -92,6 +107,9 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 	}
 	if out.Outcome == nil {
 		out.Outcome = func(_ context.Context, _ string, err error) spillway.Outcome { return DefaultClientOutcome(err) }
+	}
+	if i := slices.Index(out.ListenTo, ""); i >= 0 {
+		return out, fmt.Errorf("grpcgate: ListenTo[%d]: must be a target of grpc.NewClient, got %q", i, "")
 	}
 	err := settle(&out.MaxStreams, &out.MinBudget, &out.Code, codes.Unavailable, &out.Stream)
 	return out, err
@@ -108,25 +126,37 @@ func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method str
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (c *Client) Stats() Stats {
-	return Stats{Streams: c.open.Taken(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load()}
+	return Stats{
+		Streams: c.open.Taken(), StreamsRefused: c.open.refused.Value(), Leaked: c.leaked.Load(),
+		HeldBack: c.hosts.HeldBack(), Throttled: c.hosts.Throttled(),
+	}
 }
 
 // Unary is a grpc.UnaryClientInterceptor.
 func (c *Client) Unary(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	permit, err := c.gate.Enter(ctx, c.describe(ctx, conn, method))
+	r := c.describe(ctx, conn, method)
+	l, err := c.listener(conn, r.Priority)
+	if err != nil {
+		return err
+	}
+	permit, err := c.gate.Enter(ctx, r)
 	if err != nil {
 		return c.refusal(err)
 	}
 	defer permit.Done(spillway.Failure) // covers panics
+	opts, trailer := l.asks(opts)
 	err = invoker(ctx, method, req, reply, conn, opts...)
 	if err == nil {
+		l.heard(trailer, spillway.Success, 0)
 		c.succeeded(ctx, method, &permit)
 		return nil
 	}
 	o := c.outcome(ctx, method, err, allotted(ctx, permit.Arrived()))
-	permit.DoneAt(time.Time{}, o, wish(o, err))
+	wish := wish(o, err)
+	permit.DoneAt(time.Time{}, o, wish)
+	l.heard(trailer, o, wish)
 	return err
 }
 

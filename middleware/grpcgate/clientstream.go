@@ -27,6 +27,10 @@ func (c *Client) Stream(
 	if !c.open.granted(c.open.Check(who)) {
 		return nil, c.refusal(errTooManyStreams)
 	}
+	l, err := c.listener(conn, r.Priority)
+	if err != nil {
+		return nil, err
+	}
 	permit, err := c.gate.Enter(ctx, r)
 	if err != nil {
 		return nil, c.refusal(err)
@@ -40,7 +44,7 @@ func (c *Client) Stream(
 		e.end(err)
 		return nil, err
 	}
-	s := &clientStream{ClientStream: inner, e: e, asksOnce: !desc.ClientStreams}
+	s := &clientStream{ClientStream: inner, e: e, asksOnce: !desc.ClientStreams, listener: l}
 	e.opened(s)
 	return s, nil
 }
@@ -233,6 +237,7 @@ type clientStream struct {
 	stop    func() bool
 	cleanup runtime.Cleanup
 
+	listener listener
 	asksOnce bool // the caller sends one message, and then the server has everything it needs
 }
 
@@ -242,11 +247,11 @@ func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch {
 	case errors.Is(err, io.EOF):
-		s.end(nil)
+		s.ended(nil)
 	case err != nil:
-		s.end(err)
+		s.ended(err)
 	case s.e.single:
-		s.end(nil)
+		s.ended(nil)
 	default:
 		s.e.answered(true)
 	}
@@ -285,6 +290,16 @@ func (s *clientStream) Header() (metadata.MD, error) {
 		s.e.answered(false)
 	}
 	return md, err
+}
+
+// ended handles the end of the stream, with which its trailer has come.
+func (s *clientStream) ended(err error) {
+	if s.listener.host != nil {
+		o, trailer := DefaultClientOutcome(err), s.ClientStream.Trailer()
+		s.listener.heard(&trailer, o, wish(o, err))
+		s.listener.host = nil // RecvMsg may be called again
+	}
+	s.end(err)
 }
 
 func (s *clientStream) end(err error) {

@@ -42,6 +42,11 @@
 // little time for its method is refused with DEADLINE_EXCEEDED before it does useless work. [Options.Request] may
 // shorten the time of a call. gRPC itself passes the remaining time on to the calls that its handler makes.
 //
+// # Servers and clients that help each other
+//
+// With [Options.TellClients] a server says in its trailers which calls to hold back under overload, and a [Client] that
+// listens to it ([ClientOptions.ListenTo]) does not make them.
+//
 // # Trust
 //
 // The metadata of a client is ignored, except for the deadline of the protocol and for fields that [Options.Request]

@@ -15,6 +15,8 @@ var statsRows = []feed.Row{
 	feed.Count("Tapped", "spillway.grpc.server.tapped", "{call}", "Calls refused before their message was read."),
 	feed.Gauge("Streams", "spillway.grpc.client.streams", "{stream}", "Streams that have left the gate and are open."),
 	feed.Count("StreamsRefused", "spillway.grpc.client.streams_refused", "{stream}", "Streams refused because too many were open."),
+	feed.Count("HeldBack", "spillway.grpc.client.held_back", "{call}", "Calls not made because the server asked for it."),
+	feed.Count("Throttled", "spillway.grpc.client.throttled", "{call}", "Calls not made because the server refused many."),
 	feed.Count("Leaked", "spillway.grpc.client.leaked", "{stream}", "Streams that were not read to the end and whose context did not end."),
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/orca"
+	"github.com/spillway-go/spillway/internal/overload"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -19,8 +20,9 @@ import (
 // Stream and Tap are passed to grpc.NewServer.
 type Server struct {
 	gate            *spillway.Gate
-	load            *orca.Reporter // nil if it reports nothing
-	o               Options        // no field is nil
+	load            *orca.Reporter     // nil if it reports nothing
+	tells           *overload.Reporter // nil if it tells clients nothing
+	o               Options            // no field is nil
 	took            latencies
 	open            *streamPlaces // of streams that have left the gate
 	openExempt      *streamPlaces // of streams that passed by it
@@ -43,7 +45,7 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grpcgate: %w", err)
 	}
-	return &Server{
+	s := &Server{
 		gate:       gate,
 		load:       load,
 		o:          opts,
@@ -53,7 +55,11 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 		capacity:   newAnswers(opts.Code, textCapacity),
 		quota:      newAnswers(codes.ResourceExhausted, textQuota),
 		late:       tooLate(),
-	}, nil
+	}
+	if opts.TellClients {
+		s.tells = overload.NewReporter(gate.Metrics)
+	}
+	return s, nil
 }
 
 // Stats is a snapshot of the counts of a [Server] or [Client] that its [spillway.Gate] does not have.
@@ -65,6 +71,10 @@ type Stats struct {
 	Exempt        int64 // calls that passed by the gate
 	ExemptStreams int64 // streams that bypassed the gate and are open now
 	Tapped        int64 // calls refused before their message was read; the Gate counts those that it refused as well
+
+	// HeldBack counts the calls that a Client did not make because the server asked it to (ClientOptions.ListenTo), and
+	// Throttled those because the server refused many. The Gate did not see them.
+	HeldBack, Throttled int64
 
 	// Leaked counts the streams of a Client that were not read to the end and whose context did not end. Each held its
 	// place until the garbage collector found it, so it should be 0.
@@ -98,6 +108,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err != nil {
 		trailer, err := s.refusalOf(err)
 		_ = grpc.SetTrailer(ctx, trailer) // fails only if there is no trailer; the status says the same
+		s.tellRefused(func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 		return nil, err
 	}
 	if r.Timeout > 0 {
@@ -116,6 +127,11 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	returned = true
 	if err != nil {
 		err = s.outward(err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+	}
+	if s.tells != nil {
+		if report := s.tells.Sometimes(time.Now()); report != nil {
+			_ = grpc.SetTrailer(ctx, report.Trailer)
+		}
 	}
 	return resp, err
 }
@@ -187,5 +203,13 @@ func (s *Server) exemptStream(srv any, ss grpc.ServerStream, handler grpc.Stream
 func (s *Server) refuseStream(ss grpc.ServerStream, err error) error {
 	trailer, err := s.refusalOf(err)
 	ss.SetTrailer(trailer)
+	s.tellRefused(ss.SetTrailer)
 	return err
+}
+
+// tellRefused adds to the trailer of a refused call what clients should hold back.
+func (s *Server) tellRefused(setTrailer func(metadata.MD)) {
+	if s.tells != nil {
+		setTrailer(s.tells.Report(time.Now()).Trailer)
+	}
 }

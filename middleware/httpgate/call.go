@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/overload"
 )
 
 // A call is one request of a client from its admission to the end of its response.
@@ -17,7 +18,9 @@ type call struct {
 	t       *Transport
 	r       *http.Request
 	permit  spillway.Permit
-	route   string           // what takes about as long
+	route   string         // what takes about as long
+	host    *overload.Host // what it listens to, or nil
+	level   spillway.Priority
 	out     *outgoing        // what was sent instead of r, or nil
 	outcome spillway.Outcome // by the header of the response
 	wish    time.Duration    // delay that the server asked for
@@ -41,6 +44,9 @@ func (c *call) answered(res *http.Response, err error) {
 	c.teaches = res != nil && res.StatusCode/100 == 2
 	if res != nil && c.outcome == spillway.Dropped {
 		c.wish = RetryAfter(res.Header, time.Now())
+	}
+	if res != nil && c.host != nil {
+		c.listen(res)
 	}
 	if err != nil || res == nil || c.t.o.AtHeader || !endsWithBody(res) {
 		c.end(c.outcome)

@@ -48,7 +48,15 @@
 //
 // [Transport] does for a client what Handler does for a server. Its key is the host, so that one gate with a breaker per
 // key serves a client of many hosts. A call is in flight until its response has been read, closed or broken off. A
-// refused call fails at once with the *[spillway.Rejection], and a [RetryBudget] decides whether to try again.
+// refused call fails at once with the *[spillway.Rejection]. [Retry] sends requests again, with a random wait, if a
+// [RetryBudget] allows it.
+//
+// # Servers and clients that help each other
+//
+// A refusal costs a server something, so an overload of fifty times the capacity can still bring it down. With
+// [Options.TellClients] a server says in its answers which requests to hold back, and a Transport that listens to it
+// ([TransportOptions.ListenTo]) does not send them. About 1.35 times the capacity then reaches the server, whatever the
+// clients want to send.
 //
 // # Outcomes
 //

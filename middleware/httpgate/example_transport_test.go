@@ -3,8 +3,11 @@ package httpgate_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -94,6 +97,61 @@ func ExampleRetryBudget() {
 	// retry with 4 tokens
 	// retry with 3 tokens
 	// give up with 2 tokens
+}
+
+// A server that refuses says what to hold back, and a client that listens does not send it.
+func ExampleTransportOptions_listenTo() {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		// httpgate.Options.TellClients does this.
+		w.Header().Set("Spillway-Overload", `level=0, reduce=0.5, valid=2000, seq=1, src="k3f9"`)
+	})
+	srv := httptest.NewServer(server)
+	defer srv.Close()
+	rt := spillway.Must(httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{
+		ListenTo: []string{strings.TrimPrefix(srv.URL, "http://")},
+		Request:  func(*http.Request) spillway.Request { return spillway.Request{Priority: spillway.Sheddable} },
+	}))
+	client := &http.Client{Transport: rt}
+	for range 3 {
+		res, err := client.Get(srv.URL)
+		if err != nil {
+			fmt.Println("refused here:", errors.Is(err, spillway.ErrRejected))
+			continue
+		}
+		res.Body.Close()
+		fmt.Println(res.Status)
+	}
+	fmt.Println("held back:", rt.Stats().HeldBack)
+	// Output:
+	// 200 OK
+	// 200 OK
+	// refused here: true
+	// held back: 1
+}
+
+func ExampleRetry() {
+	var calls atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, "attempt ", r.Header.Get("X-Envoy-Attempt-Count"))
+	}))
+	defer srv.Close()
+	client := &http.Client{Transport: spillway.Must(httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{
+		Retry:  &httpgate.Retry{Attempts: 3, Backoff: 10 * time.Millisecond},
+		Budget: spillway.Must(httpgate.NewRetryBudget(nil)), // one for all clients of the process
+	}))}
+
+	res, err := client.Get(srv.URL)
+	if err != nil {
+		panic(err)
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	fmt.Println(res.StatusCode, string(body))
+	// Output: 200 attempt 2
 }
 
 func ExampleHostKey() {

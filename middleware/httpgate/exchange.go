@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/overload"
 	"github.com/spillway-go/spillway/internal/places"
 )
 
@@ -24,6 +25,7 @@ type exchange struct {
 	route    string             // by Options.Request, or ""
 	timeout  time.Duration      // by Options.Request, or 0
 	cancel   context.CancelFunc // of the context with the timeout, or nil
+	tells    *overload.Reporter // what clients should hold back; nil once they know
 	key      string             // whose long-lived request it may become
 	blocked  atomic.Int64
 	buffered int // bytes that net/http may not have sent yet, for its smallest buffer
@@ -69,7 +71,22 @@ func (x *exchange) closeOversized() {
 func (x *exchange) commit(status int) {
 	if x.status == 0 {
 		x.status = status
+		x.tell()
 	}
+}
+
+// tell writes into the header what clients should hold back, if this answer is to say it. It is called just before the
+// header is sent, because old advice would mislead. A value that comes from further on is removed.
+func (x *exchange) tell() {
+	if x.tells == nil {
+		return
+	}
+	if report := x.tells.Sometimes(time.Now()); report != nil {
+		x.inner.Header()[overload.Header] = report.Value
+	} else {
+		delete(x.inner.Header(), overload.Header)
+	}
+	x.tells = nil
 }
 
 // flushing notes that a flush sends the header, which proves whether the request is an event stream or a tunnel.

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
 	"github.com/spillway-go/spillway/internal/orca"
+	"github.com/spillway-go/spillway/internal/overload"
 	"github.com/spillway-go/spillway/internal/places"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -24,8 +25,9 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 // A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
 type Middleware struct {
 	gate    *spillway.Gate
-	o       Options        // no field is nil, except Request, LongLived and RateLimit
-	load    *orca.Reporter // nil if it reports nothing
+	o       Options            // no field is nil, except Request, LongLived and RateLimit
+	load    *orca.Reporter     // nil if it reports nothing
+	tells   *overload.Reporter // nil if it tells clients nothing
 	long    *longLived
 	chance  *deadline.Chance
 	exempts stats.Counter
@@ -50,7 +52,11 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 		return nil, fmt.Errorf("httpgate: %w", err)
 	}
 	long := &longLived{Places: places.New(opts.MaxLongLived, opts.MaxLongLivedPerKey)}
-	return &Middleware{gate: gate, o: opts, load: load, long: long, chance: chance}, nil
+	m := &Middleware{gate: gate, o: opts, load: load, long: long, chance: chance}
+	if opts.TellClients {
+		m.tells = overload.NewReporter(gate.Metrics)
+	}
+	return m, nil
 }
 
 // Stats is a snapshot of the counts of a [Middleware] or [Transport] that its [spillway.Gate] does not have.
@@ -58,6 +64,13 @@ type Stats struct {
 	Exempt           int64 // requests that passed by the gate
 	LongLived        int64 // requests that have left the gate and are open now
 	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
+
+	// HeldBack counts the requests that a Transport did not send because the server asked it to
+	// (TransportOptions.ListenTo), and Throttled those because the server refused many. The Gate did not see them.
+	HeldBack, Throttled int64
+
+	// Retries counts the requests that a Transport sent again.
+	Retries int64
 
 	// Leaked counts the responses to a Transport that were never closed. Each held its connection and its place in
 	// flight until the garbage collector found it, so it should be 0.
@@ -122,7 +135,7 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.tellAdmitted(w, req, &permit)
 	gw, x := wrap(w, r)
-	x.m, x.permit, x.route, x.key, x.claimed, x.timeout = m, permit, route, req.Key, claimed, req.Timeout
+	x.m, x.permit, x.route, x.key, x.claimed, x.tells, x.timeout = m, permit, route, req.Key, claimed, m.tells, req.Timeout
 	if claimed && m.o.LongLived != nil {
 		x.detach()
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/overload"
 )
 
 // problemType is the media type of the document that [WriteRefusal] writes and [Problem] returns.
@@ -31,6 +32,7 @@ var (
 	headerProblemType = []string{problemType}
 	headerNoStore     = []string{"no-store"}
 	headerClose       = []string{"close"}
+	headerTrue        = []string{"true"}
 )
 
 // errUnknown stands for a refusal that is neither a *Rejection nor the end of a context.
@@ -49,6 +51,12 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	markRefused(w)
 	closeUnread(w, r)
+	if m.tells != nil {
+		w.Header()[overload.Header] = m.tells.Report(time.Now()).Value
+	}
+	if m.o.TellEnvoy && !rej.OverQuota {
+		w.Header()["X-Envoy-Overloaded"] = headerTrue
+	}
 	m.o.Refuse(w, r, rej)
 }
 

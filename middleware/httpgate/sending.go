@@ -61,6 +61,7 @@ func (x *exchange) writeString(s string) (int, error) {
 // open.
 func (x *exchange) readFrom(src io.Reader) (int64, error) {
 	inner := x.inner.(io.ReaderFrom)
+	x.tell()
 	began := x.now()
 	s := &source{Reader: src, x: x}
 	var n int64

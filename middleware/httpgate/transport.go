@@ -9,6 +9,8 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/deadline"
+	"github.com/spillway-go/spillway/internal/overload"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // A Transport is an [http.RoundTripper] that gates the requests of a client. It is made by [NewTransport], and safe for
@@ -30,7 +32,9 @@ type Transport struct {
 	base   http.RoundTripper
 	o      TransportOptions // no field is nil, except Route and Budget
 	chance *deadline.Chance
+	hosts  *overload.Hosts // nil if it listens to none
 	leaked atomic.Int64
+	again  stats.Counter // requests sent again
 }
 
 // NewTransport returns a Transport in front of base. If base is nil, it is [http.DefaultTransport]; if o is nil, it
@@ -50,7 +54,11 @@ func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptio
 	if err != nil {
 		return nil, err
 	}
-	return &Transport{gate: gate, base: base, o: opts, chance: chance}, nil
+	hosts, err := listenTo(opts.ListenTo)
+	if err != nil {
+		return nil, err
+	}
+	return &Transport{gate: gate, base: base, o: opts, chance: chance, hosts: hosts}, nil
 }
 
 // TransportOptions configure a [Transport]. The zero TransportOptions consists entirely of defaults. Its functions
@@ -86,9 +94,23 @@ type TransportOptions struct {
 	// count.
 	AtHeader bool
 
-	// Budget records the outcome of every call, and decides whether a retry is affordable. If Budget is nil, nothing
-	// is recorded.
+	// Budget records the outcome of every call, and decides whether a retry is affordable. Share one between all clients
+	// of a process. If Budget is nil, nothing is recorded, unless Retry is set: then the Transport has a budget of its own
+	// with the defaults.
 	Budget *RetryBudget
+
+	// ListenTo lists hosts that may ask this client to hold requests back, in the form of [HostKey]: "api.example",
+	// "127.0.0.1:8080". Under overload such a host says in the header Spillway-Overload (Options.TellClients) from which
+	// priority on it has room. The Transport then refuses requests of lower priorities, and a share of those at that
+	// priority, without sending them. It believes at most a share of 0.95, for at most 10 s after an answer, and sends one
+	// request per second whatever the host says. A host that says nothing but refuses many requests (Outcome is Dropped)
+	// is sent at most about 1.5 times those that it accepts. These refusals happen before the gate, and [Stats] counts
+	// them. The header is removed from the answers, so that a proxy does not pass it on. If ListenTo is empty, the header
+	// means nothing.
+	ListenTo []string
+
+	// Retry sends requests again that the server refused or could not answer. If Retry is nil, each request is sent once.
+	Retry *Retry
 }
 
 const defaultMinBudget = 100 * time.Millisecond
@@ -105,6 +127,13 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 		return out, fmt.Errorf("httpgate: TimeoutHeader: must be a header field, got %q", out.TimeoutHeader)
 	}
 	out.TimeoutHeader = http.CanonicalHeaderKey(out.TimeoutHeader)
+	retry, err := out.Retry.withDefaults()
+	if err != nil {
+		return out, err
+	}
+	if out.Retry = retry; retry != nil && out.Budget == nil {
+		out.Budget = spillway.Must(NewRetryBudget(nil))
+	}
 	if out.Request == nil {
 		out.Request = func(r *http.Request) spillway.Request { return spillway.Request{Key: HostKey(r)} }
 	}
@@ -115,7 +144,11 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 }
 
 // Stats returns a snapshot of the counts. It may be called at any time.
-func (t *Transport) Stats() Stats { return Stats{Leaked: t.leaked.Load()} }
+func (t *Transport) Stats() Stats {
+	return Stats{
+		Leaked: t.leaked.Load(), HeldBack: t.hosts.HeldBack(), Throttled: t.hosts.Throttled(), Retries: t.again.Value(),
+	}
+}
 
 // CloseIdleConnections closes the idle connections of the base RoundTripper, if it has a method for that.
 func (t *Transport) CloseIdleConnections() {
@@ -124,12 +157,22 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends r through the base RoundTripper if the gate admits it. A request without a host cannot be sent, so it
-// is not gated: base returns the error.
+// RoundTrip sends r through the base RoundTripper if the gate admits it, and again if TransportOptions.Retry says so. A
+// request without a host cannot be sent, so it is not gated: base returns the error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL == nil || r.URL.Host == "" {
 		return t.base.RoundTrip(r) //nolint:wrapcheck // a RoundTripper adds nothing to an error
 	}
+	if t.o.Retry != nil {
+		return t.repeat(r)
+	}
+	res, _, err := t.once(r)
+	return res, err
+}
+
+// once sends r through the base RoundTripper if the gate admits it. The outcome is Ignored if the server had no part in
+// it.
+func (t *Transport) once(r *http.Request) (*http.Response, spillway.Outcome, error) {
 	req := t.o.Request(r)
 	route := req.Key
 	if t.o.Route != nil {
@@ -138,14 +181,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			req.Route = route
 		}
 	}
+	host := t.hostOf(r)
+	if host != nil {
+		if rej := host.Refuses(req.Priority, time.Now()); rej != nil {
+			return nil, spillway.Ignored, unsent(r, rej)
+		}
+	}
 	permit, err := t.gate.Enter(r.Context(), req)
 	if err != nil {
-		if r.Body != nil {
-			r.Body.Close()
-		}
-		return nil, err
+		return nil, spillway.Ignored, unsent(r, err)
 	}
-	c := &call{t: t, r: r, permit: permit, route: route}
+	c := &call{t: t, r: r, permit: permit, route: route, host: host, level: req.Priority}
 	defer c.unwind()
 	sent := r
 	if c.out = newOutgoing(r, permit.Arrived()); c.out != nil {
@@ -159,5 +205,5 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Request = r
 	}
 	c.answered(res, err) //nolint:contextcheck // the context is that of the request
-	return res, err
+	return res, c.outcome, err
 }

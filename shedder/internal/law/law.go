@@ -198,12 +198,15 @@ func (l *Law) letter(r *Reading) Verdict {
 // refusing reports whether a request was refused in the last 0.3 s.
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
+// mostly is the share of a sample in which the CPU is short from which on its requests took long because of that.
+const mostly = 0.75
+
 // closed learns from a closed bucket.
 func (l *Law) closed(b *bucket) {
 	l.flow.fade()
 	l.flow.pile(l.history.piles(&l.P, l.latency.least))
 	l.lingering.close(l)
-	taken := l.latency.taken + span
+	taken, waited := l.latency.taken+span, l.latency.busy // the sample's, if it is finished now
 	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)
 	if !ok {
 		return
@@ -214,6 +217,9 @@ func (l *Law) closed(b *bucket) {
 	if l.flow.slowed(&l.latency, stay, pace) {
 		l.latency.believe(stay)
 		return
+	}
+	if waited > mostly*taken && (l.latency.typical == 0 || stay > l.latency.typical) {
+		return // they waited for the CPU
 	}
 	l.latency.learn(&l.P, stay, taken)
 }

@@ -18,6 +18,7 @@ type Histogram struct {
 	mass  [Classes][places]float64
 	class [Classes]float64 // sums of mass
 	all   float64
+	fresh [Classes]float64 // what the last fold added
 }
 
 // Add counts a request with a key.
@@ -41,6 +42,7 @@ func (h *Histogram) fold(keep, weight float64) {
 	seen := h.seen.Swap(0)
 	h.all = 0
 	for c := range h.class {
+		h.fresh[c] = 0
 		if seen>>c&1 == 0 && h.class[c] == 0 {
 			continue
 		}
@@ -48,7 +50,9 @@ func (h *Histogram) fold(keep, weight float64) {
 		for i := range h.mass[c] {
 			m := h.mass[c][i] * keep
 			if seen>>c&1 != 0 && h.counts[c][i].Load() != 0 {
-				m += weight * float64(h.counts[c][i].Swap(0))
+				n := weight * float64(h.counts[c][i].Swap(0))
+				h.fresh[c] += n
+				m += n
 			}
 			h.mass[c][i] = m
 			sum += m

@@ -18,6 +18,7 @@ type State struct {
 	limits   [ranks]atomic.Int64
 	levels   Histogram
 	planner  planner
+	adviser  adviser
 	shift    int // of the present mark
 }
 
@@ -89,6 +90,7 @@ const samples = 256
 func (s *State) Step(t *Tick, least int64, rotation uint64) {
 	s.rotation.Store(rotation)
 	p := s.planner.plan(&s.levels, t, float64(uint64(1)<<s.shift))
+	s.adviser.step(t, &s.levels.fresh)
 	s.shift = bits.Len64(uint64(t.Admitted+t.Refused) / samples)
 	s.shift = min(s.shift, classMask)
 	odds := p.dropKeys
@@ -111,3 +113,6 @@ func share(x float64) uint64 { return uint64(min(max(x, 0), 1-0x1p-53)*(1<<63)) 
 
 // Mark returns the priority below which requests only get what the others leave.
 func (s *State) Mark() int { return Priority(int(s.mark.Load() & classMask)) }
+
+// Advice returns what clients should hold back. It must not be called during [State.Step].
+func (s *State) Advice() Advice { return s.adviser.advice() }
