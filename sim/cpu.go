@@ -38,7 +38,7 @@ type processors struct {
 	spare     *task // tasks to use again
 }
 
-// add makes a goroutine runnable that wants d of CPU and then does done.
+// add makes a goroutine runnable that needs d of CPU and then calls done.
 func (p *processors) add(d, slice time.Duration, done func()) {
 	t := p.spare
 	if t == nil {
@@ -77,7 +77,7 @@ func (p *processors) run(t *task) {
 	p.e.after(time.Duration(float64(t.cpu)/p.speed), t.next)
 }
 
-// end takes t from its core, to the end of the queue if it wants more.
+// end takes t off its core, and puts it at the end of the queue if it needs more.
 func (p *processors) end(t *task) {
 	p.used += t.cpu
 	p.idle++

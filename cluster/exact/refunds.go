@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/call"
 )
 
-// A refund is tokens of a key to give back.
+// A refund holds tokens of a key to give back.
 type refund struct {
 	key      string
 	n, stamp int64
