@@ -23,7 +23,7 @@ import (
 // Guards beside none, fixed:N and the peers.
 const (
 	perRoute       = "spillway-route" // a shedder for each route
-	withSLO        = "spillway-slo"   // one shedder that is given an objective
+	withSLO        = "spillway-slo"   // one shedder with an objective
 	throttlePrefix = "throttle:"      // chi's Throttle
 )
 

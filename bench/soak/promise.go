@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A ledger records the requests that a limit admitted, and checks them against the promise of the limit. Entries are
-// settled, in the order of their time, once they can no longer be given back.
+// A ledger records the requests that a limit admitted, and checks them against the promise of the limit. Entries are settled in
+// chronological order, once they can no longer be given back.
 type ledger struct {
 	name    string
 	promise promise

@@ -15,7 +15,7 @@ import (
 // and thrown away.
 const Screenshots = "SPILLWAY_SCREENSHOTS"
 
-// A Screen is what a page is shown on.
+// A Screen is a size and kind of screen to show a page on.
 type Screen struct {
 	Width, Height int // in CSS pixels
 	Dark          bool

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// membership is what /proc/self/cgroup says: the process's path in each hierarchy.
+// membership is the content of /proc/self/cgroup: the process's path in each hierarchy.
 type membership struct {
 	unified    string            // in version 2; "" if the process has no group
 	controller map[string]string // in version 1, by controller

@@ -75,7 +75,7 @@ func ParseCFS(quotaUs, periodUs []byte) (quota, period time.Duration, err error)
 	return quota, period, nil
 }
 
-// Stat is what a cpu.stat file counts since the group was made. A version 1 file has no Used.
+// Stat holds the counts of a cpu.stat file since the group was made. A version 1 file has no Used.
 type Stat struct {
 	Used      time.Duration // CPU time used
 	HasUsed   bool          // whether the file says so

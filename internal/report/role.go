@@ -52,8 +52,9 @@ var home = map[string]Role{
 	"failsafe": Sixth, "go-zero": Seventh, "aegis": Eighth, "rate": Ninth,
 }
 
-// Roles gives each of the guards of a page a role: well-known ones their own, and the others those that are left, in order. An
-// option after a colon, as in "fixed:8", makes a guard of its own, of which the first has the role of the name before it.
+// Roles gives each of the guards of a page a role: well-known ones their own, and the others those that are left, in order. A
+// name with an option after a colon, as in "fixed:8", is a separate guard. The first of them has the role of the name before
+// the colon.
 func Roles(names []string) map[string]Role {
 	out := map[string]Role{}
 	taken := map[Role]bool{}

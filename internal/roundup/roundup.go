@@ -19,7 +19,7 @@ import (
 const (
 	// Tick is the shortest result, and the step between short ones. There are exactly 512 in a second.
 	Tick = time.Second / 512
-	// Count is the greatest number of different results.
+	// Count is the maximum number of different results.
 	Count = rows * fine
 
 	fine  = 16 // steps per doubling

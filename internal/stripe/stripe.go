@@ -24,9 +24,9 @@ const Size = 128
 // maxCount bounds the memory of a striped counter on large machines.
 const maxCount = 32
 
-// Count returns how many stripes suit this process: a power of two, at least twice GOMAXPROCS so that two running
-// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when
-// something is built, not per operation.
+// Count returns the right number of stripes for this process: a power of two, at least twice GOMAXPROCS so that two running
+// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when something
+// is built, not per operation.
 func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
