@@ -44,7 +44,7 @@ func (r *runner) duration() time.Duration {
 				total += r.opts.Settle
 			}
 			if guard == "none" && r.settles(i) && i > 0 && r.opts.Loads[i-1] > 1 {
-				total += r.work.Deadline + r.opts.Settle // it will not have found back
+				total += r.work.Deadline + r.opts.Settle // it will not have recovered
 			}
 		}
 	}
