@@ -26,7 +26,7 @@ type processors struct {
 	speed     float64       // speed of a core; 1 is normal, less while a neighbour takes its share
 	stopped   time.Duration // time until which no core runs: a pause, or a used-up quota
 	resuming  bool
-	used      time.Duration // CPU time in all
+	used      time.Duration // total CPU time
 	quota     float64       // CPUs; 0 is none
 	period    time.Duration
 	inPeriod  time.Duration // CPU time used in this period

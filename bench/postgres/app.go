@@ -116,7 +116,7 @@ func startApp(ctx context.Context, o orders, group *overload.Cgroup) (*app, erro
 	a := &app{cmd: cmd, stdin: stdin}
 	a.cmd.Env = append(a.cmd.Env, "GOMAXPROCS=2") // what Go itself chooses under a quota of less than 2 CPUs
 	own(a.cmd, account{})
-	r, w, err := os.Pipe() // Wait would close that of StdoutPipe while it is read
+	r, w, err := os.Pipe() // Wait would close the pipe of StdoutPipe while it is read
 	if err != nil {
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func (o *Options) config() machine.Config {
 
 // background returns the options of the background connection. No caller waits there, and leases delay their own
 // renewals while they fail. After Redis has lost its data, it has to hear from the holder of a lease before it grants that
-// lease to others. So this breaker stays open for an eighth of a term at most. With a call that gets no answer (half a
+// lease to others. So this breaker stays open for at most an eighth of a term. With a call that gets no answer (half a
 // term) and the pause after that (a quarter), Redis hears from each process within a term.
 func (o *Options) background(timeout time.Duration) call.Options {
 	b := call.DefaultBreaker()

@@ -52,8 +52,7 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// mean returns a result whose figures are the means of those of runs. A figure without a value in one of the runs has
-// no mean.
+// mean returns a result with the mean figures of runs. A figure without a value in one of the runs has no mean.
 func mean(runs []*sim.Result) *sim.Result {
 	m := *runs[0]
 	for _, f := range []func(*sim.Result) *float64{

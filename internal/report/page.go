@@ -17,7 +17,7 @@ type Page struct {
 	Title    string
 	Lead     string // one or two sentences under the title
 	Sections []Section
-	Notes    []string // how it was measured, at the end
+	Notes    []string // how it was measured, shown at the end
 }
 
 // A Section is a heading with text, bars, a table and charts, each of them optional, shown in this order.

@@ -33,7 +33,7 @@ func (r Role) Light() string { return r.color(0) }
 // Dark returns the colour of r on a dark page, as CSS, or "" if there is no such role.
 func (r Role) Dark() string { return r.color(1) }
 
-// color returns the i-th colour that the style sheet gives r: it names those of a light page first.
+// color returns the i-th colour of r in the style sheet, which lists the colours of a light page first.
 func (r Role) color(i int) string {
 	css, err := File("page.css")
 	if err != nil {

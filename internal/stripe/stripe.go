@@ -32,7 +32,7 @@ func Count() int {
 }
 
 // Wide returns the number of stripes of a counter that every request writes: four times Count, at most 64, and 1 if
-// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
+// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A write to a shared stripe costs ten times as much.
 func Wide() int {
 	if n := Count(); n > 1 {
 		return min(4*n, 2*maxCount)

@@ -45,7 +45,7 @@ type View struct {
 // Known returns a pointer to v, for the fields of a [View].
 func Known[T any](v T) *T { return &v }
 
-// None is no guard: the bare server.
+// None stands for no guard: the bare server.
 func None() Guard {
 	return Guard{Name: "none", Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) { return h, nil, nil }}
 }
