@@ -116,7 +116,7 @@ var watches = map[string]watch{
 	"lock":     {begins: silent, ends: answers, grows: unanswered, refuses: refusals},
 }
 
-// sensorDown is the watch of a sensor. The first reading of a sensor may be missing, so one look is not enough.
+// sensorDown watches a sensor. The first reading of a sensor may be missing, so one look is not enough.
 var sensorDown = watch{begins: "a sensor cannot be read", ends: "the sensor can be read again", looks: 2}
 
 // A trouble is something that may go wrong: with a policy, or with one of its sensors.

@@ -7,7 +7,7 @@
 //	}
 //	return cell.Load()
 //
-// Waits are rounded up. The first step is Tick, and a step is at most 1/16 above the wait.
+// Waits are rounded up. The shortest step is Tick, and the result is at most 1/16 above the wait.
 package roundup
 
 import (
