@@ -8,8 +8,8 @@ import (
 // The constants of the throttle.
 const (
 	accepts     = 1.4 // requests that are sent for each accepted one: K in the book
-	acceptsTold = 2.0  // the same while the server says what it wants: only the first moment of an overload is cut off
-	enough      = 0.9  // share that a server wants to have held back from which on it may want more than it can say
+	acceptsTold = 2.0 // the same while the server says what it wants: only the first moment of an overload is cut off
+	enough      = 0.9 // share that a server wants to have held back from which on it may want more than it can say
 	bucketSpan  = 500 * time.Millisecond
 	buckets     = 8
 	window      = buckets * bucketSpan
