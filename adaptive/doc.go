@@ -1,6 +1,6 @@
 // Package adaptive limits the requests in flight. It learns the limit from their latency.
 //
-//	limit, err := adaptive.New(nil) // Netflix' Gradient2, from 1 to 1000 requests in flight
+//	limit, err := adaptive.New(nil) // Netflix's Gradient2, from 1 to 1000 requests in flight
 //	if err != nil {
 //		return err
 //	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Vegas is an [Estimator] that estimates the number of queued requests from the least latency. The limit grows while
-// the queue is short and shrinks while it is long, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of
+// the queue is short and shrinks while it is long, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix's limit of
 // that name. From time to time it learns the least latency anew. A dropped request shrinks the limit, and its latency
 // does not count. The zero Vegas is ready to use; it belongs to one [Limit].
 type Vegas struct {

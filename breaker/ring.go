@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
-// maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
+// maxStripes bounds the copies of a ring: with more, memory and the cost of a sum grow for little gain.
 const maxStripes = 8
 
 // An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its
@@ -209,7 +209,7 @@ func (g *ring) add(slot int64, v verdict) (rewound bool) {
 	return rewound
 }
 
-// A lateCount counts the outcomes from before the window since the ring moved on last.
+// A lateCount counts the outcomes from before the window since the ring last moved on.
 type lateCount struct{ newest, n int64 }
 
 // rewindAfter is how many outcomes from before the window it takes to doubt the newest slot. Otherwise one call with a

@@ -134,7 +134,7 @@ func (h *history) find(r *reading) *series {
 	return s
 }
 
-// appendKey appends what tells a series from all others.
+// appendKey appends the parts that distinguish a series from all others.
 func appendKey(b []byte, source string, m *stats.Metric) []byte {
 	b = append(append(append(b, source...), 0), m.Name...)
 	for _, l := range m.Labels {

@@ -221,7 +221,7 @@ func seconds(v float64) string {
 	return figure(v) + " s"
 }
 
-// span returns a time that people count: "12 s", "3 min", "2 h 5 min".
+// span returns a duration as people say it: "12 s", "3 min", "2 h 5 min".
 func span(d time.Duration) string {
 	switch s := int(math.Round(d.Seconds())); {
 	case s < 120:

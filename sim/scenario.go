@@ -68,6 +68,11 @@ type Class struct {
 	// served. The call is served when the last request is, and capacity, latency and goodput refer to the whole call.
 	// If Calls is 0, it is 1.
 	Calls int
+	// Raise is added to the priority of a request for each one of the same call that was served before it.
+	Raise spillway.Priority
+	// Timeout is how long the clients of the class wait for each answer. They send it along ([spillway.Request].Timeout), and
+	// an answer after it has the outcome [spillway.Ignored]. If Timeout is 0, it is [Client].Deadline, and not sent.
+	Timeout time.Duration
 }
 
 // A Stage is a part of a request's work. It takes its slot, uses its CPU, waits, and gives its slot back. Then the

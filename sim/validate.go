@@ -76,6 +76,8 @@ func (c *Class) validate(m *Machine) error {
 		return fmt.Errorf("class %q: Share must be positive, got %v", c.Name, c.Share)
 	case c.Keys < 0:
 		return fmt.Errorf("class %q: Keys must not be negative, got %d", c.Name, c.Keys)
+	case c.Timeout < 0:
+		return fmt.Errorf("class %q: Timeout must not be negative, got %v", c.Name, c.Timeout)
 	case c.Calls < 0:
 		return fmt.Errorf("class %q: Calls must not be negative, got %d", c.Name, c.Calls)
 	}

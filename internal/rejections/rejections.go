@@ -42,7 +42,9 @@ func New(policy, reason string, over bool) *Set {
 
 // Build returns a new refusal for some reason.
 func (s *Set) Build(reason string, retryAfter time.Duration) spillway.Rejection {
-	return spillway.Rejection{Policy: s.Policy, Reason: reason, RetryAfter: retryAfter, OverQuota: s.over}
+	return spillway.Rejection{
+		Policy: s.Policy, Reason: reason, RetryAfter: retryAfter, OverQuota: s.over, TooLate: reason == Deadline,
+	}
 }
 
 // Cost returns the refusal of a cost that can never pass.
