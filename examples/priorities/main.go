@@ -4,7 +4,7 @@
 //	go run ./examples/priorities
 //	go run ./examples/priorities -seconds 20 -load 20 -json figures.json -report report.html -svg picture.svg
 //
-// The server is this program started once more. Its bottleneck is a pool of 8 connections, each busy for 20 ms per request.
+// The server is this program started once more. Its bottleneck is a pool of 8 connections, each busy for 40 ms per request.
 // Half of the capacity is asked for by critical requests, all of it by normal ones, and the rest is sheddable. The clients
 // are an open loop: they send at random times, whatever the answers. Latency counts from the intended time.
 package main

@@ -20,7 +20,7 @@ import (
 
 const (
 	pool   = 8                     // connections
-	takes  = 20 * time.Millisecond // each request, of its connection
+	takes  = 40 * time.Millisecond // each request, of its connection
 	wayEnv = "SPILLWAY_PRIORITIES_SERVER"
 )
 
