@@ -67,7 +67,7 @@ func (h *history) add(now time.Time, readings []reading) {
 		dt = every.Seconds()
 	}
 	h.last, h.left = now, 0
-	h.times[at] = h.start.UnixMilli() + now.Sub(h.start).Milliseconds() // the wall clock may be set; this one only goes on
+	h.times[at] = h.start.UnixMilli() + now.Sub(h.start).Milliseconds() // the wall clock may be set; this one only advances
 	for _, s := range h.order {
 		s.values[at] = nan
 	}

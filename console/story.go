@@ -89,7 +89,7 @@ func (h *history) cause(all []*series, c culprit) string {
 		if state := h.state(all, c.policy, "spillway.breaker.state", "state"); c.kind == "breaker" && state != "" {
 			return "the " + subject(c.kind, c.policy) + " is " + state
 		}
-		if c.kind == "" { // it is no source
+		if c.kind == "" { // it is not a source
 			c.kind = "policy"
 		}
 		return "the " + subject(c.kind, c.policy) + " says “" + c.reason + "”"

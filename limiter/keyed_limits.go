@@ -115,7 +115,7 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	sh.counts.returned++
 }
 
-// lent returns how many of n tokens are taken from s, a state of a limit that lends. s may be nil.
+// lent returns how many places are taken in s, the state of a limit that lends, and at most n. s may be nil.
 func (s *slot[S]) lent(n int64) int64 {
 	if s == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/lab/overload"
 )
 
-// firstLimit is where the limits by latency begin, as in Netflix's library.
+// firstLimit is the initial limit of the latency-based limits, as in Netflix's library.
 const firstLimit = 20
 
 // A limit bounds the requests in flight by a number that is learned from their latencies.

@@ -1,4 +1,4 @@
-// Package overload is both ends of the header field Spillway-Overload, in which a server tells its clients what to hold
+// Package overload implements both ends of the header field Spillway-Overload, in which a server tells its clients what to hold
 // back:
 //
 //	Spillway-Overload: level=-1, reduce=0.4, valid=2000, seq=81, src="k3f9"

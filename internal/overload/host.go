@@ -87,7 +87,7 @@ type source struct {
 	heard time.Duration // since the base of the Hosts, which is monotonic
 }
 
-// gone reports whether nothing has been heard of the process for long.
+// gone reports whether the process has been silent for long.
 func (s *source) gone(now time.Duration) bool { return now < s.heard || now-s.heard >= forgotten }
 
 // holds returns the share of the requests of a priority that the process asks to hold back, and false if its advice is
@@ -162,7 +162,7 @@ func (h *Host) probes(now time.Duration) bool {
 	return h.probed.CompareAndSwap(last, max(int64(now), 1))
 }
 
-// Answered takes in the answer to a request of a priority: the field, if there was one, and the outcome, of which only
+// Answered records the answer to a request of a priority: the field, if there was one, and the outcome, of which only
 // Success and Dropped (the server refused) count.
 func (h *Host) Answered(p spillway.Priority, field []string, o spillway.Outcome, now time.Time) {
 	if h == nil {
@@ -191,13 +191,13 @@ func (h *Host) throttle(p spillway.Priority) *throttle {
 	return &h.throttles[1]
 }
 
-// hear takes in a field, unless it is invalid or older than what its process said before.
+// hear stores a field, unless it is invalid or older than the last one of its process.
 func (h *Host) hear(text string, now time.Duration) {
 	if last := h.text.Load(); last != nil && *last == text {
 		return // validity counts from the first answer with it
 	}
 	a, ok := Parse(text)
-	if !ok || h.knows(&a, now) { // without the lock, as most answers tell nothing new
+	if !ok || h.knows(&a, now) { // without the lock, because most answers are not new
 		return
 	}
 	h.mu.Lock()

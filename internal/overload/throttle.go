@@ -55,14 +55,14 @@ func (t *throttle) refuses(now time.Duration, accepts float64) bool {
 	return chance(now, throttled)*float64(requests+1) < float64(requests)-accepts*float64(good)
 }
 
-// dropped takes in a request that the server refused.
+// dropped counts a request that the server refused.
 func (t *throttle) dropped(now time.Duration) {
 	t.since.Store(0)
 	t.last.Store(max(int64(now), 1))
 	t.count(now, false)
 }
 
-// accepted takes in a request that the server did not refuse.
+// accepted counts a request that the server did not refuse.
 func (t *throttle) accepted(now time.Duration) {
 	if last := t.last.Load(); last == 0 || now-time.Duration(last) >= window {
 		return // nothing was refused lately, so nothing needs to be known

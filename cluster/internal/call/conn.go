@@ -26,7 +26,7 @@ const MaxTimeout = time.Minute
 
 // Options are the options that all types of this package share.
 type Options struct {
-	Kind    string // the limit or lock that is made, for errors: "exact"
+	Kind    string // the kind of limit or lock, for errors: "exact"
 	Client  redis.UniversalClient
 	Timeout time.Duration    // if 0, DefaultTimeout
 	Breaker *breaker.Options // if nil, DefaultBreaker; if its Name is empty, "redis"

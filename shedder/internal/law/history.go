@@ -231,8 +231,8 @@ func (h *history) grown() int {
 	return len(h.ring)
 }
 
-// order compares the latest answers, at least few, with a first-in first-out queue. It returns the sum of the deviations of
-// their latencies from those in such a queue, the sum of the latter, both in seconds, and the number of answers.
+// order compares the latest answers, at least few, with a first-in first-out queue. It returns the deviations of their
+// latencies from the latencies in such a queue, those latencies, both summed in seconds, and the number of answers.
 func (h *history) order(few float64) (deviation, waited, answers float64) {
 	inside := h.n
 	for k := len(h.ring) - 1; k >= 0 && (answers < few || k > len(h.ring)-4); k-- {
@@ -261,8 +261,8 @@ func (h *history) back(k int, n float64) float64 {
 	return passed
 }
 
-// quick returns half of the time that the oldest request in flight has been there, in seconds, if the first in is the first
-// out. An answer that took less did not wait in such a queue.
+// quick returns half of the age of the oldest request in flight, in seconds, if requests leave in the order in which they came.
+// An answer that took less did not wait in such a queue.
 func (h *history) quick() float64 { return h.back(len(h.ring)-1, h.n) / 2 }
 
 // last returns the sum of at least the last seconds, and their number. It reports false if the history is shorter.
