@@ -7,7 +7,9 @@ import (
 
 // The constants of the throttle.
 const (
-	accepts     = 1.45 // requests that are sent for each accepted one: K in the book
+	accepts     = 1.4 // requests that are sent for each accepted one: K in the book
+	acceptsTold = 2.0 // the same while the server says what it wants: only the first moment of an overload is cut off
+	enough      = 0.9 // share that a server wants to have held back from which on it may want more than it can say
 	bucketSpan  = 500 * time.Millisecond
 	buckets     = 8
 	window      = buckets * bucketSpan
@@ -31,7 +33,7 @@ type bucket struct {
 }
 
 // refuses reports whether to refuse a request, at random.
-func (t *throttle) refuses(now time.Duration) bool {
+func (t *throttle) refuses(now time.Duration, accepts float64) bool {
 	last := t.last.Load()
 	if last == 0 {
 		return false
