@@ -61,6 +61,13 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 	if ownClock {
 		r.Arrived = g.now()
 	}
+	if by, ok := ctx.Deadline(); ok {
+		r.Timeout = earlier(r.Timeout, by.Sub(r.Arrived))
+		if ownClock && r.Timeout < 0 { // the timer of ctx is late
+			g.counts.cell().cancelled.Add(1)
+			return p, context.DeadlineExceeded
+		}
+	}
 	p.req = r
 	if len(g.policies) > 0 {
 		if p.tickets[0], err = g.policies[0].Admit(ctx, r); err != nil {
@@ -88,7 +95,7 @@ func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
 	}()
 	r := p.req
 	if g.queues&1 != 0 && ownClock {
-		r.Arrived = p.waited(0)
+		r = p.waited(0)
 	}
 	policies, queues := g.policies, g.queues
 	for i := 1; i < len(policies) && i < maxPolicies; i++ {
@@ -100,11 +107,22 @@ func (g *Gate) enterRest(ctx context.Context, p *Permit, ownClock bool) error {
 		p.tickets[i] = t
 		admitted = i + 1
 		if queues&(1<<i) != 0 && ownClock {
-			r.Arrived = p.waited(i)
+			r = p.waited(i)
 		}
 	}
 	admitted = 0
 	return nil
+}
+
+// earlier returns the shorter of timeout, which may be 0 for none, and left. A time that has passed is negative.
+func earlier(timeout, left time.Duration) time.Duration {
+	if left <= 0 {
+		left = min(left, -1)
+	}
+	if timeout == 0 {
+		return left
+	}
+	return min(timeout, left)
 }
 
 // anchorLife is how long a reading of the wall clock is used. A step of the wall clock shows in Request.Arrived after
@@ -157,6 +175,9 @@ func (g *Gate) Peek(ctx context.Context, r Request) error {
 	}
 	if r.Arrived.IsZero() {
 		r.Arrived = g.now()
+	}
+	if by, ok := ctx.Deadline(); ok {
+		r.Timeout = earlier(r.Timeout, by.Sub(r.Arrived))
 	}
 	p := Permit{req: r}
 	n := 0

@@ -26,7 +26,6 @@ const modulePath = "github.com/spillway-go/spillway"
 var floors = map[string]int{
 	"internal/browser":    0, // for tests
 	"internal/cgroup":     0,
-	"internal/deadline":   0,
 	"internal/enum":       0,
 	"internal/grpctext":   0,
 	"internal/isnil":      0,
@@ -36,6 +35,7 @@ var floors = map[string]int{
 	"internal/splitmix":   0,
 	"internal/roundup":    0,
 	"internal/stripe":     0,
+	"internal/deadline":   1,
 	"internal/inflight":   1,
 	"internal/waited":     1,
 	"internal/feed":       1,
@@ -50,6 +50,7 @@ var floors = map[string]int{
 	"policytest":          3,
 	"internal/gatetest":   3,
 	"shedder":             3,
+	"deadline":            3,
 	"adaptive":            3,
 	"console":             3,
 	"shadow":              3,
@@ -324,8 +325,9 @@ var mostNames = map[string]int{
 	"cluster/lease":       17,
 	"cluster/lock":        24,
 	"console":             5,
+	"deadline":            9,
 	"limiter":             74,
-	"middleware/grpcgate": 30, // NewPriority and its options
+	"middleware/grpcgate": 29, // NewPriority and its options
 	"middleware/httpgate": 52, // NewPriority and its options, Retry
 	"policytest":          3,
 	"shadow":              9,  // Metrics

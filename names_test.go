@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/adaptive"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/shedder"
 )
@@ -22,6 +23,14 @@ type namedPolicy struct {
 	policy spillway.Policy
 	stats  func() any
 	tune   func(name string) error // nil if the policy has no Tune
+}
+
+// A past sends requests to a policy whose time has passed.
+type past struct{ spillway.Policy }
+
+func (p past) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	r.Timeout = -1
+	return p.Policy.Admit(ctx, r)
 }
 
 func limited(rule func(name string) limiter.Rule) func(string) (namedPolicy, error) {
@@ -60,6 +69,13 @@ var namers = map[string]func(name string) (namedPolicy, error){
 			o.Name = name
 			return l.Tune(o)
 		}}, nil
+	},
+	"deadline": func(name string) (namedPolicy, error) {
+		p, err := deadline.New(&deadline.Options{Name: name})
+		if err != nil {
+			return namedPolicy{}, err
+		}
+		return namedPolicy{past{p}, func() any { return p.Stats() }, nil}, nil
 	},
 	"breaker": func(name string) (namedPolicy, error) {
 		b, err := breaker.New(&breaker.Options{Name: name})
@@ -190,6 +206,7 @@ func TestStatsHaveOneShape(t *testing.T) {
 	uncounted := map[string]string{ // fields that a type lacks, and why
 		"breaker.Stats":         "Admitted", // it would cost each call
 		"breaker.ThrottleStats": "Admitted", // the same
+		"deadline.Stats":        "Admitted", // the same
 	}
 	refusals := reflect.TypeFor[[]spillway.Refusal]()
 	for name, s := range snapshots(t) {

@@ -91,16 +91,19 @@ func (p *Permit) requestAt(i int) Request {
 	r := p.req
 	if p.arrivals != nil {
 		r.Arrived = p.arrivals[i]
+		if r.Timeout > 0 {
+			r.Timeout = earlier(0, r.Timeout-r.Arrived.Sub(p.req.Arrived))
+		}
 	}
 	return r
 }
 
-// waited reads the clock behind queueing policy i and returns when the request reached the policies behind it.
-func (p *Permit) waited(i int) time.Time {
-	before := p.requestAt(i).Arrived
-	now := before.Add(time.Since(before))
-	if now.Sub(before) < waitThreshold {
-		return before
+// waited reads the clock behind queueing policy i and returns the request as the policies behind it see it.
+func (p *Permit) waited(i int) Request {
+	r := p.requestAt(i)
+	now := r.Arrived.Add(time.Since(r.Arrived))
+	if now.Sub(r.Arrived) < waitThreshold {
+		return r
 	}
 	if p.arrivals == nil {
 		p.arrivals = new([maxPolicies]time.Time)
@@ -111,5 +114,5 @@ func (p *Permit) waited(i int) time.Time {
 	for j := i + 1; j < maxPolicies; j++ {
 		p.arrivals[j] = now
 	}
-	return now
+	return p.requestAt(min(i+1, maxPolicies-1))
 }

@@ -50,6 +50,9 @@ type Request struct {
 	// Cost is the number of tokens that the request consumes. If Cost is 0, it consumes 1. A negative Cost frees no
 	// tokens.
 	Cost int
+	// Timeout is how long the caller waits for the answer, from Arrived on; a negative Timeout has passed. If Timeout is
+	// 0, it is unknown. A [Gate] replaces it by the time until the deadline of ctx, if that is known and comes earlier.
+	Timeout time.Duration
 	// Arrived is when the request reached the Gate. If Arrived is zero, [Gate.Enter] reads the clock; a step of the
 	// system's wall clock shows in it within a second. If the caller sets Arrived, waits in a queueing policy count as
 	// latency.

@@ -1,6 +1,7 @@
 package spillway
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -21,6 +22,9 @@ type Rejection struct {
 	RetryAfter time.Duration
 	// OverQuota is true if the caller used up its own quota (HTTP 429), and false if the service lacks room (HTTP 503).
 	OverQuota bool
+	// TooLate is true if the request had too little time left, so that another attempt with the same deadline is
+	// useless. The Rejection then matches [context.DeadlineExceeded] too.
+	TooLate bool
 }
 
 // RejectionOf returns err as a *[Rejection], or the one that err wraps, or nil if there is none. It does not allocate
@@ -37,5 +41,8 @@ func RejectionOf(err error) *Rejection {
 // Error returns "spillway: shedder refused: limit reached".
 func (r *Rejection) Error() string { return "spillway: " + r.Policy + " refused: " + r.Reason }
 
-// Is reports whether target is [ErrRejected], so that errors.Is(err, ErrRejected) holds for every Rejection.
-func (r *Rejection) Is(target error) bool { return target == ErrRejected }
+// Is reports whether target is [ErrRejected], so that errors.Is(err, ErrRejected) holds for every Rejection, or
+// [context.DeadlineExceeded] if r is TooLate.
+func (r *Rejection) Is(target error) bool {
+	return target == ErrRejected || r.TooLate && target == context.DeadlineExceeded
+}

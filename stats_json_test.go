@@ -22,6 +22,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/adaptive"
 	"github.com/spillway-go/spillway/breaker"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shadow"
@@ -44,6 +45,7 @@ func snapshots(t *testing.T) map[string]any {
 		"breaker.KeyedStats":    spillway.Must(breaker.NewKeyed(&breaker.KeyedOptions{New: newBreaker})).Stats(),
 		"breaker.Stats":         spillway.Must(breaker.New(nil)).Stats(),
 		"breaker.ThrottleStats": spillway.Must(breaker.NewThrottle(nil)).Stats(),
+		"deadline.Stats":        spillway.Must(deadline.New(nil)).Stats(),
 		"httpgate.Stats":        handler.Stats(),
 		"limiter.KeyedStats":    spillway.Must(limiter.NewKeyed(bucket.Rule(), nil)).Stats(),
 		"limiter.RegistryStats": spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{New: newBucket})).Stats(),

@@ -151,9 +151,6 @@ func (s *shaper) Wait(ctx context.Context, n int) error {
 		defer s.mu.Unlock()
 		return s.misuse(n)
 	}
-	if rej := spillway.RejectionOf(err); rej != nil && rej.Reason == rejections.Deadline {
-		return tooLateError{rej}
-	}
 	return err
 }
 

@@ -32,7 +32,10 @@ type request struct {
 // describe returns the Request that the gate sees, now.
 func (r *request) describe() spillway.Request {
 	c := r.c
-	return spillway.Request{Key: c.key, Route: c.class.Route, Priority: c.class.Priority, Arrived: r.s.time()}
+	return spillway.Request{
+		Key: c.key, Route: c.class.Route, Priority: c.class.Priority + c.class.Raise*spillway.Priority(c.served),
+		Timeout: c.class.Timeout, Arrived: r.s.time(),
+	}
 }
 
 // tell tells the client that it has an answer.
@@ -63,12 +66,17 @@ func (s *simulation) ask(c *call) {
 	}
 	h.owed++
 	h.sent++
-	s.last(s.now+s.s.Client.Deadline, func() {
+	giveUp := func() {
 		if r.answer() {
 			s.out.timedOut(c)
 			s.again(c)
 		}
-	})
+	}
+	if c.class.Timeout > 0 {
+		s.after(c.class.Timeout, giveUp)
+	} else {
+		s.last(s.now+s.s.Client.Deadline, giveUp)
+	}
 	h.p.add(s.s.Machine.Parse, c.class.Slice, r.enter)
 }
 
@@ -83,7 +91,7 @@ func (r *request) answer() bool {
 }
 
 func (r *request) enter() {
-	s, c, h := r.s, r.c, r.h
+	s, c, h, entered := r.s, r.c, r.h, r.s.now
 	permit, err := h.gate.Enter(context.Background(), r.describe())
 	if err != nil {
 		h.refused++
@@ -99,7 +107,11 @@ func (r *request) enter() {
 	h.admitted++
 	cold := h.admitted <= s.s.Machine.Cold
 	s.stage(r, 0, cold, func(o spillway.Outcome) {
-		permit.DoneAt(s.time(), o, 0)
+		if late := c.class.Timeout > 0 && s.now-entered > c.class.Timeout; late {
+			permit.DoneAt(s.time(), spillway.Ignored, 0)
+		} else {
+			permit.DoneAt(s.time(), o, 0)
+		}
 		r.done(o)
 	})
 }

@@ -68,6 +68,11 @@ type Class struct {
 	// served. The call is served when the last request is, and capacity, latency and goodput refer to the whole call.
 	// If Calls is 0, it is 1.
 	Calls int
+	// Raise is added to the priority of a request for each one of the same call that was served before it.
+	Raise spillway.Priority
+	// Timeout is how long the clients of the class wait for each answer. They send it along ([spillway.Request].Timeout), and
+	// an answer after it has the outcome [spillway.Ignored]. If Timeout is 0, it is [Client].Deadline, and not sent.
+	Timeout time.Duration
 }
 
 // A Stage is a part of a request's work. It takes its slot, uses its CPU, waits, and gives its slot back. Then the
@@ -84,7 +89,7 @@ type Stage struct {
 // A Client is the behaviour of the clients.
 type Client struct {
 	Deadline time.Duration // when it gives up; the request continues. If Deadline is 0, it is 1 s.
-	Useful   time.Duration // an answer after it is worth nothing. If Useful is 0, it is 250 ms.
+	Useful   time.Duration // a later answer is worthless. If Useful is 0, it is 250 ms.
 	Retries  int           // how often it asks again after a refusal, a failure or a deadline
 	Backoff  Dist          // how long it waits before it does. If Backoff is zero, it is 50 ms plus 100 ms exponential.
 	// Before, if set, is asked before each request is sent to h at r.Arrived. If send is false, the request is not sent
@@ -93,7 +98,7 @@ type Client struct {
 	Before func(h *Host, r spillway.Request) (heard func(now time.Time, refused bool), send bool)
 }
 
-// A Phase is a time of load.
+// A Phase is a period of load.
 type Phase struct {
 	For  time.Duration
 	Load float64 // at its beginning, as a share of the capacity

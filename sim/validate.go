@@ -53,7 +53,7 @@ func (ev *Event) validate(i int, s *Scenario) error {
 	return nil
 }
 
-// improper reports whether v is negative, infinite or no number.
+// improper reports whether v is negative, infinite or not a number.
 func improper(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 
 func (m *Machine) validate() error {
@@ -76,6 +76,8 @@ func (c *Class) validate(m *Machine) error {
 		return fmt.Errorf("class %q: Share must be positive, got %v", c.Name, c.Share)
 	case c.Keys < 0:
 		return fmt.Errorf("class %q: Keys must not be negative, got %d", c.Name, c.Keys)
+	case c.Timeout < 0:
+		return fmt.Errorf("class %q: Timeout must not be negative, got %v", c.Name, c.Timeout)
 	case c.Calls < 0:
 		return fmt.Errorf("class %q: Calls must not be negative, got %d", c.Name, c.Calls)
 	}

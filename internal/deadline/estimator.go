@@ -26,6 +26,7 @@ type Options struct {
 // use: it takes a lock only when it meets a new key, and does not allocate after that.
 type Estimator struct {
 	maxKeys   int
+	sparse    uint64 // one slower request stands for so many; 1 in tests that count
 	leastFair time.Duration
 	mu        sync.Mutex                        // held to add a key
 	tracks    atomic.Pointer[map[string]*track] // replaced as a whole, never changed
@@ -43,7 +44,7 @@ func New(o *Options) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimator{maxKeys: o.MaxKeys, leastFair: fair}
+	e := &Estimator{maxKeys: o.MaxKeys, sparse: sparse, leastFair: fair}
 	if e.maxKeys == 0 {
 		e.maxKeys = defaultMaxKeys
 	}
@@ -51,43 +52,54 @@ func New(o *Options) (*Estimator, error) {
 	return e, nil
 }
 
-// Observe records that a request of key has finished after latency. Do not observe requests that failed quickly or were
-// refused, because they say nothing about how long the work takes. A negative latency counts as 0.
+// Observe records that a request of key has finished at now, after latency. Do not observe requests that failed quickly
+// or were refused, because they say nothing about how long the work takes. A negative latency counts as 0.
 func (e *Estimator) Observe(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
-		t.observe(latency)
+		t.observe(latency, now, e.sparse)
 	}
 }
 
-// Unfinished records that a request of key was cut off after latency, by its deadline or its client, and would have
-// taken longer. Without it, an Estimator would never learn if all requests were cut off.
+// Unfinished records that a request of key was cut off at now, after latency, and would have taken longer. Without it,
+// an Estimator would never learn if all requests were cut off.
 func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
-		t.unfinished(latency)
+		t.unfinished(latency, now, e.sparse)
 	}
 }
 
-// TooLate reports whether a request of key that starts now should be refused because it would hardly finish before
-// deadline. It is true if deadline is not after now. Else it is false if deadline is zero, if fewer than 20 requests of
-// key have been observed, and for a probe, which is a late request that is admitted to find out whether the estimate
-// still holds.
-func (e *Estimator) TooLate(key string, now, deadline time.Time) bool {
-	if deadline.IsZero() {
-		return false
-	}
-	left := deadline.Sub(now)
+// Late reports whether a request of key that starts now and has so much time left should be refused because it is unlikely to
+// finish. It should if left is not positive. Otherwise it should not if fewer than 20 requests of key have been observed, or if
+// it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that does not run should
+// be given back by [Estimator.Unprobe].
+func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, probe bool) {
 	if left <= 0 {
-		return true
+		return true, false
 	}
 	t := (*e.tracks.Load())[key]
 	if t == nil {
-		return false
+		return false, false
 	}
 	estimate, known := t.estimate()
-	return known && left < estimate && !t.probe(now, estimate)
+	if !known || left >= estimate {
+		return false, false
+	}
+	return t.judge(now, left)
 }
 
-// Estimate returns the latency that one request in twenty of key stays under, and whether there is one: after 20
+// Unprobe gives back the probe of key that [Estimator.Late] admitted at now, so that the next one comes at once. Of two
+// probes in a row, only the first can be given back. Otherwise all late requests would be probes that wait in a queue and
+// give up.
+func (e *Estimator) Unprobe(key string, now time.Time) {
+	if t := (*e.tracks.Load())[key]; t != nil {
+		t.unprobe(int64(now.Sub(t.born)))
+	}
+}
+
+// Keys returns the number of keys with an estimate, or with the beginning of one.
+func (e *Estimator) Keys() int { return len(*e.tracks.Load()) }
+
+// Estimate returns the latency that one request in a hundred of key stays under, and whether there is one: after 20
 // requests have been observed.
 func (e *Estimator) Estimate(key string) (latency time.Duration, known bool) {
 	t := (*e.tracks.Load())[key]
@@ -103,7 +115,7 @@ func (e *Estimator) track(key string, now time.Time) *track {
 	if t := tracks[key]; t != nil {
 		return t
 	}
-	if len(tracks) >= e.maxKeys {
+	if len(tracks) >= e.maxKeys || len(key) > longestKey {
 		return nil
 	}
 	return e.add(key, now)

@@ -16,9 +16,9 @@ func ExampleEstimator() {
 	for range 100 {
 		latencies.Observe("/report", 80*time.Millisecond, now)
 	}
-	fmt.Println(latencies.TooLate("/report", now, now.Add(50*time.Millisecond)))
-	fmt.Println(latencies.TooLate("/report", now, now.Add(100*time.Millisecond)))
+	fmt.Println(latencies.Late("/report", now, 50*time.Millisecond))
+	fmt.Println(latencies.Late("/report", now, 100*time.Millisecond))
 	// Output:
-	// true
-	// false
+	// true false
+	// false false
 }

@@ -3,19 +3,24 @@ package deadline
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/splitmix"
 )
 
 const (
-	// warmUp is how many requests must be observed before there is an estimate: the fastest of twenty requests is one
-	// in twenty.
+	// warmUp is how many requests must be observed before there is an estimate, which starts at the fastest of them.
 	warmUp = 20
 
-	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance:
-	// where up/(up+down), one in twenty, are faster. The steps are proportional, so it follows microseconds and minutes
-	// equally well: it takes 11 faster or 201 slower requests to fall or rise by a factor of e. In balance, it stays
-	// within some 15 % for latencies that spread over an order of magnitude.
-	up   = 0.005
-	down = 0.095
+	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance: where one
+	// in a hundred, up/(up+down), are faster. The steps are proportional, so it follows microseconds and minutes equally well:
+	// it takes 5 faster or 501 slower requests to fall or rise by a factor of e. A higher quantile refuses too many requests
+	// that would be in time: one in twenty, 2 % of them in a full pool (TestHopelessRequestsCostNothing in sim).
+	up   = 0.002
+	down = 0.198
+
+	// sparse is the number of slower requests that one counted request stands for, so that most requests do not write to
+	// memory that all share.
+	sparse = 8
 
 	leastEstimate = time.Microsecond // steps of whole nanoseconds stay small against it
 	mostEstimate  = 365 * 24 * time.Hour
@@ -24,6 +29,16 @@ const (
 	probeEvery = 4
 	leastProbe = 10 * time.Millisecond
 	mostProbe  = time.Second
+
+	// leastChance is the estimate divided by the least time that a probe must have. So clients with absurdly short
+	// deadlines do not take the probes from the others.
+	leastChance = 16
+
+	// fadeAfter is how long an estimate may refuse requests while none is observed, before it halves. So it ends even if
+	// every probe is cut off by its client.
+	fadeAfter = 10 * time.Second
+	// settleAfter is how long observations do not renew the beginning of such a time, to save writes.
+	settleAfter = time.Second
 )
 
 // A track holds the estimates for one key.
@@ -33,9 +48,11 @@ const (
 type track struct {
 	state  atomic.Uint64 // the number of observations, up to warmUp, in the upper 8 bits; the estimate in the lower 56
 	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
+	back   atomic.Int64  // when the last probe that was given back was let through
+	since  atomic.Int64  // when it began to refuse without an observation, in nanoseconds since born, or 0
 	fair   atomic.Uint64 // like state, for the budget; 0 until something has been learnt
 	born   time.Time
-	_      [80]byte // the next track is of another route, served by other cores
+	_      [64]byte // the next track is of another route, served by other cores
 }
 
 const estimateBits = 56
@@ -55,7 +72,8 @@ func (t *track) estimate() (time.Duration, bool) {
 
 // observe moves the estimate. If samples arrive at the same instant, one may be lost; which one does not depend on its
 // latency.
-func (t *track) observe(latency time.Duration) {
+func (t *track) observe(latency time.Duration, now time.Time, sparse uint64) {
+	t.settle(now)
 	state := t.state.Load()
 	seen, estimate := unpack(state)
 	for ; seen < warmUp; seen, estimate = unpack(state) {
@@ -71,17 +89,58 @@ func (t *track) observe(latency time.Duration) {
 	switch {
 	case latency < estimate:
 		t.state.CompareAndSwap(state, pack(seen, estimate-step(estimate, down)))
-	case latency > estimate:
-		t.state.CompareAndSwap(state, pack(seen, estimate+step(estimate, up)))
+	case latency > estimate && splitmix.Mix(uint64(now.Sub(t.born)))%sparse == 0: // by the time, so that simulations repeat
+		t.state.CompareAndSwap(state, pack(seen, estimate+step(estimate, up*float64(sparse))))
 	}
 }
 
 // unfinished records a request that takes longer than latency. If latency is less than the estimate, it has no effect.
-func (t *track) unfinished(latency time.Duration) {
+func (t *track) unfinished(latency time.Duration, now time.Time, sparse uint64) {
 	seen, estimate := unpack(t.state.Load())
 	if least := min(latency, mostEstimate) + 1; seen == 0 || least >= estimate {
-		t.observe(least)
+		t.observe(least, now, sparse)
 	}
+}
+
+// judge decides about a request with less time left than the estimate.
+func (t *track) judge(now time.Time, left time.Duration) (late, probe bool) {
+	at := int64(now.Sub(t.born))
+	_, estimate := unpack(t.state.Load())
+	estimate >>= t.halvings(at)
+	switch {
+	case left >= estimate:
+		return false, false
+	case left >= estimate/leastChance && t.probe(at, estimate):
+		return false, true
+	case t.since.Load() == 0:
+		t.since.CompareAndSwap(0, max(at, 1))
+	}
+	return true, false
+}
+
+// halvings returns how often the estimate counts as halved at a time, because nothing was observed while it refused.
+func (t *track) halvings(at int64) uint {
+	since := t.since.Load()
+	if since == 0 || at < since {
+		return 0
+	}
+	return uint(min((at-since)/int64(fadeAfter), estimateBits))
+}
+
+// settle halves the estimate for good if it has faded, and notes that there is an observation at now.
+func (t *track) settle(now time.Time) {
+	since := t.since.Load()
+	if since == 0 {
+		return
+	}
+	at := int64(now.Sub(t.born))
+	halvings := t.halvings(at)
+	if at >= since && at-since < int64(settleAfter) || !t.since.CompareAndSwap(since, 0) || halvings == 0 {
+		return
+	}
+	state := t.state.Load()
+	seen, estimate := unpack(state)
+	t.state.CompareAndSwap(state, pack(seen, estimate>>halvings))
 }
 
 // step returns a share of estimate, 1 ns at least.
@@ -91,10 +150,21 @@ func step(estimate time.Duration, share float64) time.Duration {
 
 // probe reports whether it is time for another probe. If so, the caller's request is the probe. A clock that went back
 // by more than the time between probes does not end them.
-func (t *track) probe(now time.Time, estimate time.Duration) bool {
-	at := int64(now.Sub(t.born))
+func (t *track) probe(at int64, estimate time.Duration) bool {
 	last := t.probed.Load()
-	since := time.Duration(at - last)
-	every := min(max(probeEvery*estimate, leastProbe), mostProbe)
-	return (since >= every || since <= -every) && t.probed.CompareAndSwap(last, at)
+	return due(at-last, estimate) && t.probed.CompareAndSwap(last, at)
+}
+
+// due reports whether another probe is due so long after the last one, in nanoseconds.
+func due(since int64, estimate time.Duration) bool {
+	every := int64(min(max(probeEvery*estimate, leastProbe), mostProbe))
+	return since >= every || since <= -every
+}
+
+// unprobe gives back the probe that was let through at the given time, if the one before was not given back.
+func (t *track) unprobe(at int64) {
+	_, estimate := unpack(t.state.Load())
+	if back := t.back.Load(); due(at-back, estimate) && t.back.CompareAndSwap(back, at) {
+		t.probed.CompareAndSwap(at, at-int64(mostProbe))
+	}
 }

@@ -23,7 +23,7 @@ const (
 	NotMade  = "limiter is not made" // the limit is a zero value, which no constructor has made
 )
 
-// A Set is the refusals of one limit. It is made by [New]. All methods may be called concurrently.
+// A Set holds the refusals of one limit. It is made by [New]. All methods may be called concurrently.
 type Set struct {
 	Policy, Reason string // as in spillway.Rejection
 
@@ -42,7 +42,9 @@ func New(policy, reason string, over bool) *Set {
 
 // Build returns a new refusal for some reason.
 func (s *Set) Build(reason string, retryAfter time.Duration) spillway.Rejection {
-	return spillway.Rejection{Policy: s.Policy, Reason: reason, RetryAfter: retryAfter, OverQuota: s.over}
+	return spillway.Rejection{
+		Policy: s.Policy, Reason: reason, RetryAfter: retryAfter, OverQuota: s.over, TooLate: reason == Deadline,
+	}
 }
 
 // Cost returns the refusal of a cost that can never pass.

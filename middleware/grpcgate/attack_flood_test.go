@@ -103,7 +103,7 @@ func TestFloodsOfFrames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen, brk := &pupil{}, spillway.Must(breaker.New(nil))
-			s := gated(t, &grpcgate.Options{Stream: always(grpcgate.WholeStream), Call: callOfTenant, MaxStreams: 100}, seen, brk)
+			s := gated(t, &grpcgate.Options{Stream: always(grpcgate.WholeStream), Request: callOfTenant, MaxStreams: 100}, seen, brk)
 			conn := start(t, true, victim(), append(behind(s), grpc.InTapHandle(s.Tap), grpc.MaxConcurrentStreams(maxConcurrent)), nil,
 				func(srv *grpc.Server) { healthpb.RegisterHealthServer(srv, health.NewServer()) })
 			before := innocent(t, conn)
@@ -148,7 +148,7 @@ func TestFloodsOfFrames(t *testing.T) {
 // A client that fills all streams of its connection keeps nobody else waiting, and only its own calls wait for one to end.
 func TestConcurrentStreamsOfAStranger(t *testing.T) {
 	seen := &pupil{}
-	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.WholeStream), Call: callOfTenant}, seen)
+	s := gated(t, &grpcgate.Options{Stream: always(grpcgate.WholeStream), Request: callOfTenant}, seen)
 	conn := start(t, true, victim(), append(behind(s), grpc.MaxConcurrentStreams(maxConcurrent)), nil,
 		func(srv *grpc.Server) { healthpb.RegisterHealthServer(srv, health.NewServer()) })
 	before := innocent(t, conn)

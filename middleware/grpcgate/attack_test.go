@@ -99,12 +99,11 @@ func as(tenant string) context.Context {
 	return metadata.AppendToOutgoingContext(context.Background(), "tenant", tenant)
 }
 
-func callOfTenant(ctx context.Context, _ string) grpcgate.Call {
-	var call grpcgate.Call
+func callOfTenant(ctx context.Context, _ string) (r spillway.Request) {
 	if v := metadata.ValueFromIncomingContext(ctx, "tenant"); len(v) > 0 {
-		call.Key = v[0]
+		r.Key = v[0]
 	}
-	return call
+	return r
 }
 
 // A target is a server under attack, behind a gate with a breaker that all its callers share.
@@ -118,7 +117,7 @@ type target struct {
 func newTarget(t *testing.T, mode grpcgate.StreamMode) *target {
 	t.Helper()
 	tg := &target{seen: &gatetest.Recorder{}, brk: spillway.Must(breaker.New(nil))}
-	tg.s = gated(t, &grpcgate.Options{Stream: always(mode), Call: callOfTenant, MaxStreams: 100}, tg.seen, tg.brk)
+	tg.s = gated(t, &grpcgate.Options{Stream: always(mode), Request: callOfTenant, MaxStreams: 100}, tg.seen, tg.brk)
 	tg.conn = start(t, true, victim(), append(behind(tg.s), grpc.InTapHandle(tg.s.Tap),
 		grpc.MaxRecvMsgSize(messageSize), grpc.MaxSendMsgSize(messageSize), grpc.MaxHeaderListSize(1<<14)), nil,
 		func(srv *grpc.Server) { healthpb.RegisterHealthServer(srv, health.NewServer()) })

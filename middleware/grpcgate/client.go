@@ -21,8 +21,8 @@ import (
 // A Client gates the calls of gRPC clients. It is made by [NewClient], and safe for concurrent use. Pass its methods
 // Unary and Stream to grpc.NewClient.
 //
-// A refused call is not made. Its error is a status with the code of [ClientOptions.Code] and wraps the
-// *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] distinguishes it from an answer of the server, and
+// A refused call is not made. Its error is a status with the code of [ClientOptions.Code], or DEADLINE_EXCEEDED if it is
+// TooLate, and wraps the *[spillway.Rejection]: errors.Is with [spillway.ErrRejected] distinguishes it from an answer of the server, and
 // errors.As finds the policy that refused. The text of the error does not name the policy, because a handler may pass
 // it on to its own caller.
 //
@@ -40,7 +40,8 @@ type Client struct {
 // ClientOptions configure a [Client]. The zero ClientOptions consists entirely of defaults. Its functions may be called
 // concurrently.
 type ClientOptions struct {
-	// Request describes a call to method, such as /package.Service/Method, through conn.
+	// Request describes a call to method, such as /package.Service/Method, through conn. Its Timeout does not end the
+	// call, but the deadline of ctx does, and gRPC passes the remaining time on.
 	// If it leaves the route empty, the route is method. If Request is nil, the key is the target of conn.
 	Request func(ctx context.Context, conn *grpc.ClientConn, method string) spillway.Request
 
@@ -69,7 +70,7 @@ type ClientOptions struct {
 	// overload such a server says in the trailer spillway-overload (Options.TellClients) from which priority on it has room.
 	// The Client then refuses calls of lower priorities, and a share of those at that priority, without making them. It
 	// believes at most a share of 0.95, for at most 10 s after an answer, and makes one call per second whatever the server
-	// says. A server that says nothing but refuses many calls gets at most about 1.5 times those that it accepts. These
+	// says. A server that says nothing but refuses many calls gets at most about 1.4 times those that it accepts. These
 	// refusals happen before the gate, and [Stats] counts them. If ListenTo is empty, the trailer means nothing.
 	ListenTo []string
 
@@ -212,6 +213,9 @@ func wish(o spillway.Outcome, err error) time.Duration {
 // refusal returns the error of a call that the gate refused with err.
 func (c *Client) refusal(err error) error {
 	if rej := spillway.RejectionOf(err); rej != nil {
+		if rej.TooLate {
+			return &localError{rej: rej, code: codes.DeadlineExceeded}
+		}
 		return &localError{rej: rej, code: c.o.Code}
 	}
 	return status.FromContextError(err).Err()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
@@ -89,7 +90,7 @@ func BenchmarkInterceptor(b *testing.B) {
 		call func(context.Context)
 	}{
 		{"admitted", unaryOf(gated(b, nil, admitter{}), info, handler)},
-		{"admitted late or not", unaryOf(gated(b, &grpcgate.Options{AdmitLate: true}, admitter{}), info, handler)},
+		{"admitted unless late", unaryOf(gated(b, nil, spillway.Must(deadline.New(nil)), admitter{}), info, handler)},
 		{"refused", unaryOf(gated(b, nil, refuser{}), info, handler)},
 		{"tap admits", tapOf(gated(b, nil, admitter{}))},
 		{"tap refuses", tapOf(gated(b, nil, refuser{}))},

@@ -38,8 +38,9 @@
 //
 // # Deadlines
 //
-// The gate never starts a call whose client is gone. A unary call with less time left than the fastest calls of its
-// method took is refused with DEADLINE_EXCEEDED before it does useless work ([Options.AdmitLate]).
+// The gate never starts a call whose client is gone. With a policy of package deadline in the gate, a call with too
+// little time for its method is refused with DEADLINE_EXCEEDED before it does useless work. [Options.Request] may
+// shorten the time of a call. gRPC itself passes the remaining time on to the calls that its handler makes.
 //
 // # Servers and clients that help each other
 //
@@ -48,7 +49,7 @@
 //
 // # Trust
 //
-// The metadata of a client is ignored, except for the deadline of the protocol and for fields that [Options.Call]
+// The metadata of a client is ignored, except for the deadline of the protocol and for fields that [Options.Request]
 // reads. A missed deadline counts against the service only if it left enough time ([Options.MinBudget]). SECURITY.md
 // lists what an attacker can achieve.
 package grpcgate

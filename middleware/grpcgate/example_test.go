@@ -56,19 +56,19 @@ func ExampleNewClient() {
 	// 11 true Unavailable
 }
 
-// Tenants have shares of their own, and what users wait for goes first. The metadata counts because Call reads it; it
+// Tenants have shares of their own, and what users wait for goes first. The metadata counts because Request reads it; it
 // should have been set by a proxy of one's own.
 func ExampleOptions() {
 	o := &grpcgate.Options{
-		Call: func(ctx context.Context, method string) grpcgate.Call {
-			var call grpcgate.Call
+		Request: func(ctx context.Context, method string) spillway.Request {
+			var r spillway.Request
 			if tenant := metadata.ValueFromIncomingContext(ctx, "x-tenant"); len(tenant) == 1 {
-				call.Key = tenant[0]
+				r.Key = tenant[0]
 			}
 			if method == "/shop.Orders/Place" {
-				call.Priority = spillway.Critical
+				r.Priority = spillway.Critical
 			}
-			return call
+			return r
 		},
 	}
 	limit := spillway.Must(limiter.New(limiter.Concurrency{Limit: 10}))

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
@@ -35,16 +36,19 @@ func TestBadRequestsTeachNoLatencies(t *testing.T) {
 		for range 20 {
 			_ = m.call(40 * time.Millisecond)
 		}
-		require.GreaterOrEqual(t, m.s.Stats().TooLate, int64(19))
+		require.GreaterOrEqual(t, m.refused(), int64(19))
 	})
 }
 
 // A deadline that most calls to the method do not meet says nothing. One that they meet does, when the service hangs.
 func TestMinBudgetIsThatOfTheMethod(t *testing.T) {
-	for _, late := range []bool{false, true} {
+	for _, admitsLate := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &gatetest.Recorder{}
-			m := &method{s: gated(t, &grpcgate.Options{AdmitLate: late}, p), name: echoMethod}
+			m := &method{s: gated(t, nil, spillway.Must(deadline.New(nil)), p), name: echoMethod}
+			if admitsLate {
+				m.s = gated(t, nil, p)
+			}
 			for i := range 200 {
 				m.takes = 300 * time.Millisecond
 				if i%5 == 0 {
@@ -60,7 +64,7 @@ func TestMinBudgetIsThatOfTheMethod(t *testing.T) {
 			require.Equal(t, spillway.Ignored, last(130*time.Millisecond))
 			require.Equal(t, spillway.Ignored, last(250*time.Millisecond))
 			require.Equal(t, spillway.Failure, last(400*time.Millisecond))
-			if !late {
+			if !admitsLate {
 				return // the others would be refused
 			}
 			for range 1000 {

@@ -12,7 +12,6 @@ var statsRows = []feed.Row{
 	feed.Gauge("ExemptStreams", "spillway.grpc.server.exempt_streams", "{stream}", "Streams that bypassed the gate and are open."),
 	feed.Gauge("Streams", "spillway.grpc.server.streams", "{stream}", "Streams that have left the gate and are open."),
 	feed.Count("StreamsRefused", "spillway.grpc.server.streams_refused", "{stream}", "Streams refused because too many were open."),
-	feed.Count("TooLate", "spillway.grpc.server.too_late", "{call}", "Calls refused because their deadline was too near."),
 	feed.Count("Tapped", "spillway.grpc.server.tapped", "{call}", "Calls refused before their message was read."),
 	feed.Gauge("Streams", "spillway.grpc.client.streams", "{stream}", "Streams that have left the gate and are open."),
 	feed.Count("StreamsRefused", "spillway.grpc.client.streams_refused", "{stream}", "Streams refused because too many were open."),
@@ -22,7 +21,7 @@ var statsRows = []feed.Row{
 }
 
 // serverRows is how many of statsRows are those of a Server; the rest are those of a Client.
-const serverRows = 6
+const serverRows = 5
 
 // Metrics yields the figures of [Server.Stats], and then those of the Gate and its policies.
 func (s *Server) Metrics() iter.Seq[stats.Metric] {

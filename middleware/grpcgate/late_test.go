@@ -1,6 +1,7 @@
 package grpcgate_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -13,17 +14,22 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/middleware/grpcgate"
 )
 
 // A method is one of a server without a network, that takes its time.
 type method struct {
-	s     *grpcgate.Server
-	name  string
-	takes time.Duration
-	ran   int
+	s      *grpcgate.Server
+	policy *deadline.Policy
+	name   string
+	takes  time.Duration
+	ran    int
 }
+
+// refused returns how many calls were refused because of their deadline.
+func (m *method) refused() int64 { return m.policy.Stats().Refused }
 
 // call makes one call that has so much time left, or no deadline if that is 0.
 func (m *method) call(left time.Duration) error {
@@ -49,10 +55,11 @@ func (m *method) handle(ctx context.Context) error {
 	return err
 }
 
-// taught returns a method that is known to take 50 ms.
+// taught returns a method that is known to take 50 ms, behind a policy of package deadline and then p.
 func taught(t *testing.T, o *grpcgate.Options, p spillway.Policy) *method {
 	t.Helper()
-	m := &method{s: gated(t, o, p), name: echoMethod, takes: 50 * time.Millisecond}
+	policy := spillway.Must(deadline.New(nil))
+	m := &method{s: gated(t, o, policy, p), policy: policy, name: echoMethod, takes: 50 * time.Millisecond}
 	for range 20 {
 		require.NoError(t, m.call(0))
 	}
@@ -77,43 +84,74 @@ func TestWhatCannotFinishIsRefusedAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, "too little time is left")
 		require.Equal(t, spillway.Ignored, grpcgate.DefaultOutcome(err))
 		require.Equal(t, 1, m.ran)
-		require.Equal(t, int64(1), m.s.Stats().TooLate)
+		require.Equal(t, int64(1), m.refused())
 		require.Equal(t, 49*time.Millisecond, time.Since(began), "at once")
 
 		require.NoError(t, m.call(51*time.Millisecond))
 		require.NoError(t, m.call(0))
 		(&method{s: m.s, name: "/test.Test/Other"}).call(time.Millisecond)
-		require.Equal(t, int64(1), m.s.Stats().TooLate, "each method has a latency of its own")
+		require.Equal(t, int64(1), m.refused(), "each method has a latency of its own")
 		require.Zero(t, p.InFlight())
 	})
 }
 
-func TestLateCallsCanBeAdmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := taught(t, &grpcgate.Options{AdmitLate: true}, admitter{})
-		for range 5 {
-			require.NotErrorIs(t, m.call(time.Millisecond), spillway.ErrRejected)
-		}
-		require.Equal(t, 5, m.ran)
-	})
-}
-
-func TestDeadlineByTheCall(t *testing.T) {
+// A server may shorten the time that its clients give it.
+func TestTimeoutByTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left time.Duration
-		m := taught(t, &grpcgate.Options{Call: func(context.Context, string) grpcgate.Call {
-			if left == 0 {
-				return grpcgate.Call{}
-			}
-			return grpcgate.Call{Deadline: time.Now().Add(left)}
-		}}, admitter{})
+		p := &gatetest.Recorder{}
+		m := taught(t, &grpcgate.Options{Request: func(context.Context, string) spillway.Request {
+			return spillway.Request{Timeout: left}
+		}}, p)
 		left = 10 * time.Millisecond
-		require.NoError(t, m.call(0), "a probe, which the deadline does not end")
+		began := time.Now()
+		require.ErrorIs(t, m.call(0), context.DeadlineExceeded, "a probe, which the timeout ends")
+		require.Equal(t, left, time.Since(began))
+		require.Equal(t, spillway.Ignored, p.Outcomes()[len(p.Outcomes())-1], "too little time")
 		require.ErrorIs(t, m.call(0), spillway.ErrRejected)
 		require.ErrorIs(t, m.call(time.Hour), spillway.ErrRejected, "the earlier one counts")
 		left = time.Hour
 		require.ErrorIs(t, m.call(10*time.Millisecond), spillway.ErrRejected, "the earlier one counts")
+		require.NoError(t, m.call(0))
 	})
+}
+
+// A handler that calls another service leaves it what is left of the time, also if its own server has shortened it.
+func TestTheRemainingTimeIsPassedOn(t *testing.T) {
+	var left time.Duration
+	second := start(t, true, &service{echo: func(ctx context.Context, _ string) (string, error) {
+		by, _ := ctx.Deadline()
+		left = time.Until(by)
+		return "", nil
+	}}, nil, through(gatedClient(t, nil)))
+	for _, shortened := range []time.Duration{0, 20 * time.Second} {
+		s := gated(t, &grpcgate.Options{Request: func(context.Context, string) spillway.Request {
+			return spillway.Request{Timeout: shortened}
+		}})
+		first := start(t, true, &service{echo: func(ctx context.Context, in string) (string, error) { return echo(ctx, second, in) }}, behind(s), nil)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		_, err := echo(ctx, first, "hello")
+		cancel()
+		require.NoError(t, err)
+		most := cmp.Or(shortened, time.Minute)
+		require.Greater(t, left, most/2)
+		require.Less(t, left, most)
+	}
+}
+
+// A handler may return the error of a call that was refused for its deadline, by a gate on the way.
+func TestARefusalForTheDeadlineIsPassedOn(t *testing.T) {
+	rej := &spillway.Rejection{Policy: "secret", Reason: "deadline too near", TooLate: true}
+	c := gatedClient(t, nil, gatetest.Refusing(rej))
+	local := c.Unary(context.Background(), echoMethod, nil, nil, &grpc.ClientConn{}, nil)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(local))
+	require.ErrorIs(t, local, spillway.ErrRejected)
+	p := &gatetest.Recorder{}
+	conn := start(t, true, &service{echo: func(context.Context, string) (string, error) { return "", local }}, behind(gated(t, nil, p)), nil)
+	_, err := echo(context.Background(), conn, "hello")
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	require.NotContains(t, err.Error(), "secret")
+	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes())
 }
 
 func TestTapRefusesWhatIsTooLateAndLetsProbesThrough(t *testing.T) {
@@ -142,13 +180,15 @@ func TestTapRefusesWhatIsTooLateAndLetsProbesThrough(t *testing.T) {
 		require.Equal(t, probes, m.ran)
 		require.Positive(t, probes)
 		require.Less(t, probes, 20)
-		stats := m.s.Stats()
-		require.Equal(t, int64(100-probes), stats.Tapped)
-		require.Equal(t, int64(100-probes), stats.TooLate)
+		require.Equal(t, int64(100-probes), m.s.Stats().Tapped)
+		require.Equal(t, int64(100-probes), m.refused())
+		_, err := m.s.Tap(context.Background(), &tap.Info{FullMethodName: "/invented"})
+		require.NoError(t, err)
+		require.Equal(t, 1, m.policy.Stats().Routes)
 
 		m.takes = time.Millisecond
 		for tries := 0; ; tries++ {
-			if byTap, _ := call(); !byTap && m.s.Stats().TooLate == int64(100-probes)+int64(tries) {
+			if byTap, _ := call(); !byTap && m.refused() == int64(100-probes)+int64(tries) {
 				break // admitted without being a probe, or the last of those that taught it
 			}
 			require.Less(t, tries, 10000, "a method that became faster is let in again")

@@ -19,16 +19,6 @@ const (
 	defaultMinBudget  = 100 * time.Millisecond
 )
 
-// A Call describes a call to the policies and to the check of deadlines. The zero Call has no key.
-type Call struct {
-	spillway.Request
-
-	// Deadline is when the caller stops waiting, if that is earlier than the deadline of the context. It allows the
-	// gate to refuse a call that would be too late; it does not end a running call. If Deadline is zero, only the
-	// deadline of the context counts.
-	Deadline time.Time
-}
-
 // A StreamMode says how long a stream counts as in flight.
 type StreamMode uint8
 
@@ -53,14 +43,19 @@ const (
 // Options configure a [Server]. The zero Options consists entirely of defaults. Its functions may be called
 // concurrently.
 type Options struct {
-	// Call describes a call to method, such as /package.Service/Method: its key, route, priority, cost and deadline. It
+	// Request describes a call to method, such as /package.Service/Method: its key, route, priority, cost and timeout. It
 	// can ask ctx for the peer (peer.FromContext) and the metadata (metadata.ValueFromIncomingContext). The client's
-	// metadata counts only if Call reads it; [NewPriority] reads a priority from trusted peers. Do not use a key that the
-	// client can choose freely, because each call could then have its own share. Call runs before the gate, in
+	// metadata counts only if Request reads it; [NewPriority] reads a priority from trusted peers. Do not use a key that
+	// the client can choose freely, because each call could then have its own share. Request runs before the gate, in
 	// [Server.Tap] and again in the interceptor. It must be cheap. In the tap, method may be one that the server does not
-	// have. If Call is nil, every call is the zero Call. A call without a route has its method as its route, except in
-	// the tap. With a grpc.UnknownServiceHandler clients choose the method, so Call should set the route.
-	Call func(ctx context.Context, method string) Call
+	// have. If Request is nil, every call is the zero [spillway.Request]. A call without a route has its method as its
+	// route; in the tap, only if such calls have succeeded. With a grpc.UnknownServiceHandler clients choose the method,
+	// so Request should set the route.
+	//
+	// The time that the protocol leaves (grpc-timeout) need not be read. A positive Timeout may shorten it, and also ends
+	// the context of a unary handler, so that the calls that the handler makes have the remaining time. See package
+	// deadline for the policy that refuses calls with too little time.
+	Request func(ctx context.Context, method string) spillway.Request
 
 	// Exempt reports whether calls to method bypass the gate. Such calls are only counted, not limited or measured. If
 	// Exempt is nil, it is [DefaultExempt].
@@ -75,11 +70,6 @@ type Options struct {
 	// the Key of its calls. Without a key, and for exempt streams, it is identified by its address, of which IPv6
 	// counts 64 bits. If MaxStreams is 0, it is 10000.
 	MaxStreams int
-
-	// AdmitLate admits unary calls that will hardly finish before their deadline. If AdmitLate is false, a call is
-	// refused if it has less time left than the fastest twentieth of the calls of its method took. From time to time,
-	// such a call is admitted as a probe.
-	AdmitLate bool
 
 	// Outcome returns the outcome of a call to method. err is the handler's error, or [context.DeadlineExceeded] if the
 	// deadline has passed. Some calls are [spillway.Ignored] without asking it: calls whose client is gone, missed
@@ -132,8 +122,8 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.Call == nil {
-		out.Call = func(context.Context, string) Call { return Call{} }
+	if out.Request == nil {
+		out.Request = func(context.Context, string) spillway.Request { return spillway.Request{} }
 	}
 	if out.Exempt == nil {
 		out.Exempt = DefaultExempt

@@ -32,15 +32,14 @@ type PriorityOptions struct {
 	Min, Max spillway.Priority
 }
 
-// NewPriority returns a function for [Options.Call] that reads the priority of a call from its metadata. A call without
+// NewPriority returns a function for [Options.Request] that reads the priority of a call from its metadata. A call without
 // a valid priority from a trusted peer is [spillway.Normal]. The function is safe for concurrent use. If o is nil, it
 // has the defaults. The error names the invalid field.
 //
 //	priority := spillway.Must(grpcgate.NewPriority(&grpcgate.PriorityOptions{Trusted: mesh}))
 //	server, err := grpcgate.NewServer(gate, &grpcgate.Options{
-//		Call: func(ctx context.Context, method string) (c grpcgate.Call) {
-//			c.Priority = priority(ctx)
-//			return c
+//		Request: func(ctx context.Context, method string) spillway.Request {
+//			return spillway.Request{Priority: priority(ctx)}
 //		},
 //	})
 func NewPriority(o *PriorityOptions) (func(ctx context.Context) spillway.Priority, error) {

@@ -33,14 +33,11 @@ var (
 
 	// errTooManyStreams refuses a stream for which there is no room.
 	errTooManyStreams = &spillway.Rejection{Policy: "grpcgate", Reason: "too many streams"}
-
-	// errTooLate refuses a call that would hardly finish before its deadline. Its client sees the same error as without
-	// the refusal, only sooner, and with a code that it does not count against the service.
-	errTooLate = &refusedError{
-		cause:  &spillway.Rejection{Policy: "grpcgate", Reason: "too late"},
-		answer: &answer{status: status.New(codes.DeadlineExceeded, textLate)},
-	}
 )
+
+// tooLate answers a call with too little time. Its client sees the same status as without the refusal, only sooner. It
+// does not count that status against the service, and does not retry it.
+func tooLate() *answer { return &answer{status: status.New(codes.DeadlineExceeded, textLate)} }
 
 // A refusedError is the error of a refused call: a status for gRPC, and the cause, which is or wraps a
 // *spillway.Rejection, for callers that inspect it.
@@ -102,12 +99,19 @@ func (s *Server) refusalOf(err error) (metadata.MD, error) {
 		}
 		rej = errUnknown
 	}
-	from := s.capacity
-	if rej.OverQuota {
-		from = s.quota
-	}
-	to := from.of(spreadDelay(rej.RetryAfter))
+	to := s.answerTo(rej, rej.OverQuota)
 	return to.trailer, &refusedError{cause: rej, answer: to}
+}
+
+// answerTo returns the answer to a call that was refused with rej. quota says that its caller has used up its own quota.
+func (s *Server) answerTo(rej *spillway.Rejection, quota bool) *answer {
+	switch {
+	case rej.TooLate:
+		return s.late
+	case quota:
+		return s.quota.of(spreadDelay(rej.RetryAfter))
+	}
+	return s.capacity.of(spreadDelay(rej.RetryAfter))
 }
 
 // outward returns err as the remote caller may see it. A handler may return, without its own status, the error of a
@@ -126,7 +130,7 @@ func (s *Server) outward(err error, setTrailer func(metadata.MD)) error {
 			return err
 		}
 	}
-	to := s.capacity.of(spreadDelay(rej.RetryAfter)) // a quota of this service downstream is not a quota of its caller
+	to := s.answerTo(rej, false) // a quota of this service downstream is not a quota of its caller
 	setTrailer(to.trailer)
 	return &refusedError{cause: err, answer: to}
 }

@@ -23,10 +23,11 @@ type Server struct {
 	load            *orca.Reporter     // nil if it reports nothing
 	tells           *overload.Reporter // nil if it tells clients nothing
 	o               Options            // no field is nil
-	late            *lateness
+	took            latencies
 	open            *streamPlaces // of streams that have left the gate
 	openExempt      *streamPlaces // of streams that passed by it
 	capacity, quota *answers
+	late            *answer
 	exempt, tapped  stats.Counter
 }
 
@@ -48,11 +49,12 @@ func NewServer(gate *spillway.Gate, o *Options) (*Server, error) {
 		gate:       gate,
 		load:       load,
 		o:          opts,
-		late:       &lateness{latencies: newLatencies(opts.MinBudget), off: opts.AdmitLate},
+		took:       newLatencies(opts.MinBudget),
 		open:       newPlaces(opts.MaxStreams),
 		openExempt: newPlaces(opts.MaxStreams),
 		capacity:   newAnswers(opts.Code, textCapacity),
 		quota:      newAnswers(codes.ResourceExhausted, textQuota),
+		late:       tooLate(),
 	}
 	if opts.TellClients {
 		s.tells = overload.NewReporter(gate.Metrics)
@@ -68,7 +70,6 @@ type Stats struct {
 	// Of a Server.
 	Exempt        int64 // calls that passed by the gate
 	ExemptStreams int64 // streams that bypassed the gate and are open now
-	TooLate       int64 // calls refused because they would hardly finish before their deadline; the Gate did not see them
 	Tapped        int64 // calls refused before their message was read; the Gate counts those that it refused as well
 
 	// HeldBack counts the calls that a Client did not make because the server asked it to (ClientOptions.ListenTo), and
@@ -87,7 +88,6 @@ func (s *Server) Stats() Stats {
 		ExemptStreams:  s.openExempt.Taken(),
 		Streams:        s.open.Taken(),
 		StreamsRefused: s.open.refused.Value() + s.openExempt.refused.Value(),
-		TooLate:        s.late.refused.Value(),
 		Tapped:         s.tapped.Value(),
 	}
 }
@@ -103,16 +103,18 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if s.load != nil {
 		s.reportLoad(ctx, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 	}
-	call := s.describe(ctx, method)
-	if s.late.refuses(ctx, method, call.Deadline) {
-		return nil, errTooLate
-	}
-	permit, err := s.gate.Enter(ctx, call.Request)
+	r := s.describe(ctx, method)
+	permit, err := s.gate.Enter(ctx, r)
 	if err != nil {
 		trailer, err := s.refusalOf(err)
 		_ = grpc.SetTrailer(ctx, trailer) // fails only if there is no trailer; the status says the same
 		s.tellRefused(func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 		return nil, err
+	}
+	if r.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, permit.Arrived().Add(r.Timeout))
+		defer cancel()
 	}
 	returned := false
 	defer func() {
@@ -121,7 +123,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		}
 	}()
 	resp, err := handler(ctx, req)
-	s.late.done(ctx, method, &permit, s.outcome(ctx, method, &permit, err, 0))
+	s.took.done(ctx, method, &permit, s.outcome(ctx, method, &permit, err, 0))
 	returned = true
 	if err != nil {
 		err = s.outward(err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
@@ -134,13 +136,13 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-// describe returns the Call for method, which the server has: the method is its route, unless it names another.
-func (s *Server) describe(ctx context.Context, method string) Call {
-	call := s.o.Call(ctx, method)
-	if call.Route == "" {
-		call.Route = method
+// describe returns the Request for method, which the server has: the method is its route, unless it names another.
+func (s *Server) describe(ctx context.Context, method string) spillway.Request {
+	r := s.o.Request(ctx, method)
+	if r.Route == "" {
+		r.Route = method
 	}
-	return call
+	return r
 }
 
 // outcome returns the outcome of a call whose handler has returned err, and has waited for its client for the given
@@ -154,7 +156,7 @@ func (s *Server) outcome(
 		}
 		err = context.DeadlineExceeded
 	}
-	if err != nil && codeOf(err) == codes.DeadlineExceeded && s.late.unfair(method, allotted(ctx, permit.Arrived())-waited) {
+	if err != nil && codeOf(err) == codes.DeadlineExceeded && s.took.unfair(method, allotted(ctx, permit.Arrived())-waited) {
 		return spillway.Ignored
 	}
 	return s.o.Outcome(ctx, method, err)
@@ -178,12 +180,12 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.load != nil {
 		s.reportLoad(ss.Context(), ss.SetTrailer)
 	}
-	call := s.describe(ss.Context(), method)
+	r := s.describe(ss.Context(), method)
 	mode := s.o.Stream(method)
 	if mode == WholeStream {
-		return s.whole(srv, ss, method, call.Request, handler)
+		return s.whole(srv, ss, method, r, handler)
 	}
-	return s.detached(srv, ss, info, handler, call.Request, mode)
+	return s.detached(srv, ss, info, handler, r, mode)
 }
 
 // exemptStream runs a stream that bypasses the gate. Exempt streams have the same number of places as the others, but

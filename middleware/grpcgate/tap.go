@@ -13,20 +13,20 @@ import (
 // A refusal here cannot have a trailer. It asks for a delay only in its RetryInfo, which clients of grpc-go do not
 // obey. They retry after their own backoff, if their retry policy says so.
 //
-// gRPC runs the taps of one connection one after the other, so [Options.Call] must not block. Taps are an experimental
+// gRPC runs the taps of one connection one after the other, so [Options.Request] must not block. Taps are an experimental
 // feature of grpc-go, and calls refused by a tap are not seen by its stats handlers.
 func (s *Server) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	method := info.FullMethodName
 	if s.o.Exempt(method) {
 		return ctx, nil
 	}
-	call := s.o.Call(ctx, method)
-	ctx, late := s.late.tap(ctx, method, call.Deadline)
-	if late {
-		s.tapped.Add(1)
-		return ctx, errTooLate
+	r := s.o.Request(ctx, method)
+	if r.Route == "" {
+		if _, known := s.took.of.Estimate(method); known { // otherwise the client may have invented it
+			r.Route = method
+		}
 	}
-	if err := s.gate.Peek(ctx, call.Request); err != nil && ctx.Err() == nil {
+	if err := s.gate.Peek(ctx, r); err != nil && ctx.Err() == nil {
 		s.tapped.Add(1)
 		_, refused := s.refusalOf(err)
 		return ctx, refused

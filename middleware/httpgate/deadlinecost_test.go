@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
@@ -33,15 +34,17 @@ type deadlineCase struct {
 	over    float64 // allocations over those of the bare handler
 }
 
-// deadlineCases are, side by side, what a Deadline costs: a request that is admitted without and with one, and refused.
+// deadlineCases are, side by side, what a policy of package deadline costs: a request that is admitted without and with
+// one, and refused. A timeout also needs a context, a timer and a copy of the request.
 func deadlineCases() []deadlineCase {
-	d := &httpgate.Deadline{Route: oneRoute, Timeout: httpgate.TimeoutHeader("X-Request-Timeout", time.Second)}
-	with := httpgate.Handler(spillway.New(admitter{}), &httpgate.Options{Deadline: d})(http.HandlerFunc(fine))
-	without := httpgate.Handler(spillway.New(admitter{}), nil)(http.HandlerFunc(fine))
+	of := func(policies ...spillway.Policy) http.Handler {
+		return httpgate.Handler(spillway.New(policies...), byClient(httpgate.TimeoutHeader("X-Request-Timeout", time.Second)))(http.HandlerFunc(fine))
+	}
+	without, with := of(admitter{}), of(spillway.Must(deadline.New(nil)), admitter{})
 	return []deadlineCase{
-		{"without", without, "30", 1},
+		{"without", without, "soon", 1},
 		{"no deadline", with, "soon", 1},
-		{"in time", with, "30", 1},
+		{"in time", with, "30", 9},
 		{"too late", with, "0.000000001", 0},
 	}
 }

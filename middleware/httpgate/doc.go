@@ -39,8 +39,10 @@
 //
 // # Deadlines
 //
-// A request whose client is gone, or whose deadline has passed, never starts. With [Options.Deadline], a request that
-// would hardly finish in time does not start either. The latency of the fastest requests for the same route decides.
+// A request whose client is gone, or whose deadline has passed, never starts. With a policy of package deadline in the
+// gate, a request that would hardly finish in time does not start either. The deadline is that of the context, or the
+// Timeout of [Options.Request], such as [ClientTimeout], which also ends the context of the handler. A [Transport] passes
+// the remaining time on ([TransportOptions.TimeoutHeader]).
 //
 // # Clients
 //
@@ -53,7 +55,7 @@
 //
 // A refusal costs a server something, so an overload of fifty times the capacity can still bring it down. With
 // [Options.TellClients] a server says in its answers which requests to hold back, and a Transport that listens to it
-// ([TransportOptions.ListenTo]) does not send them. About 1.35 times the capacity then reaches the server, whatever the
+// ([TransportOptions.ListenTo]) does not send them. About 1.4 times the capacity then reaches the server, whatever the
 // clients want to send.
 //
 // # Outcomes

@@ -54,7 +54,7 @@ func ExampleNew() {
 	_, err = httpgate.New(spillway.New(), &httpgate.Options{MaxLongLived: -1})
 	fmt.Println(err)
 	// Output:
-	// {Exempt:1 LongLived:0 LongLivedRefused:0 TooLate:0 HeldBack:0 Throttled:0 Retries:0 Leaked:0}
+	// {Exempt:1 LongLived:0 LongLivedRefused:0 HeldBack:0 Throttled:0 Retries:0 Leaked:0}
 	// httpgate: MaxLongLived: must be at least 0, got -1
 }
 

@@ -2,6 +2,7 @@ package httpgate
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -21,7 +22,9 @@ type exchange struct {
 	r        *http.Request // as the gate got it
 	in       *incoming     // the request that the handler gets instead, if it has a body
 	permit   spillway.Permit
-	route    string             // by Options.Deadline, or ""
+	route    string             // by Options.Request, or ""
+	timeout  time.Duration      // by Options.Request, or 0
+	cancel   context.CancelFunc // of the context with the timeout, or nil
 	tells    *overload.Reporter // what clients should hold back; nil once they know
 	key      string             // whose long-lived request it may become
 	blocked  atomic.Int64
@@ -142,7 +145,7 @@ func (x *exchange) returned() {
 	worked := x.worked(elapsed)
 	o := x.outcome(elapsed, worked)
 	x.permit.DoneAt(arrived.Add(worked), o, 0)
-	x.learn(o, elapsed, worked)
+	x.learn(o, worked)
 }
 
 // end gives back what the request still holds; it is deferred, so that nothing is left when the handler panics.

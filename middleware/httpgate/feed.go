@@ -11,7 +11,6 @@ var statsRows = []feed.Row{
 	feed.Count("Exempt", "spillway.http.server.exempt", "{request}", "Requests that passed by the gate."),
 	feed.Gauge("LongLived", "spillway.http.server.long_lived", "{request}", "Requests that have left the gate and are open."),
 	feed.Count("LongLivedRefused", "spillway.http.server.long_lived_refused", "{request}", "Long-lived requests refused because too many were open."),
-	feed.Count("TooLate", "spillway.http.server.too_late", "{request}", "Requests refused because their deadline was too near."),
 	feed.Count("HeldBack", "spillway.http.client.held_back", "{request}", "Requests not sent because the server asked for it."),
 	feed.Count("Throttled", "spillway.http.client.throttled", "{request}", "Requests not sent because the server refused many."),
 	feed.Count("Retries", "spillway.http.client.retries", "{request}", "Requests sent again."),
@@ -19,7 +18,7 @@ var statsRows = []feed.Row{
 }
 
 // serverRows is how many of statsRows are those of a Middleware; the rest are those of a Transport.
-const serverRows = 4
+const serverRows = 3
 
 // Metrics yields the figures of [Middleware.Stats], and then those of the Gate and its policies.
 func (m *Middleware) Metrics() iter.Seq[stats.Metric] {

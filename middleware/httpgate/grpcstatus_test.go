@@ -68,7 +68,7 @@ func TestOutcomeOfGRPCForABadMessage(t *testing.T) {
 
 // A timeout of 0 is one: gRPC and Connect end the call at once.
 func TestOutcomeOfATimeoutOfNothing(t *testing.T) {
-	for _, o := range []*httpgate.Options{nil, {Deadline: &httpgate.Deadline{Route: oneRoute, Timeout: httpgate.TimeoutHeader("Grpc-Timeout", 0)}}} {
+	for _, o := range []*httpgate.Options{nil, byClient(httpgate.ClientTimeout)} {
 		p := &gatetest.Recorder{}
 		h := middleware(t, o, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {

@@ -172,9 +172,12 @@ func newService(t *testing.T) *service {
 	proxy.ErrorLog = discardLog
 
 	mux := s.handlers(http.StripPrefix("/proxy", proxy))
+	key, route := httpgate.HeaderKey("X-Client"), httpgate.PatternKey(mux)
 	s.m, err = httpgate.New(spillway.New(s.front), &httpgate.Options{
-		Request: httpgate.KeyBy(httpgate.HeaderKey("X-Client")), MaxLongLived: 100,
-		Deadline: &httpgate.Deadline{Route: httpgate.PatternKey(mux)},
+		Request: func(r *http.Request) spillway.Request {
+			return spillway.Request{Key: key(r), Route: route(r), Timeout: httpgate.ClientTimeout(r)}
+		},
+		MaxLongLived: 100,
 	})
 	require.NoError(t, err)
 	gated := s.m.Handler(mux)

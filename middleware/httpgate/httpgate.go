@@ -25,11 +25,10 @@ func Handler(gate *spillway.Gate, o *Options) func(http.Handler) http.Handler {
 // A Middleware gates HTTP requests. It is made by [New], and safe for concurrent use.
 type Middleware struct {
 	gate    *spillway.Gate
-	o       Options            // no field is nil, except Request, LongLived, Deadline and RateLimit
+	o       Options            // no field is nil, except Request, LongLived and RateLimit
 	load    *orca.Reporter     // nil if it reports nothing
 	tells   *overload.Reporter // nil if it tells clients nothing
 	long    *longLived
-	late    *deadlines
 	chance  *deadline.Chance
 	exempts stats.Counter
 }
@@ -44,10 +43,6 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	late, err := newDeadlines(opts.Deadline)
-	if err != nil {
-		return nil, err
-	}
 	chance, err := deadline.NewChance(opts.MinBudget, nil)
 	if err != nil {
 		return nil, err
@@ -57,7 +52,7 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 		return nil, fmt.Errorf("httpgate: %w", err)
 	}
 	long := &longLived{Places: places.New(opts.MaxLongLived, opts.MaxLongLivedPerKey)}
-	m := &Middleware{gate: gate, o: opts, load: load, long: long, late: late, chance: chance}
+	m := &Middleware{gate: gate, o: opts, load: load, long: long, chance: chance}
 	if opts.TellClients {
 		m.tells = overload.NewReporter(gate.Metrics)
 	}
@@ -69,7 +64,6 @@ type Stats struct {
 	Exempt           int64 // requests that passed by the gate
 	LongLived        int64 // requests that have left the gate and are open now
 	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
-	TooLate          int64 // requests refused by Options.Deadline; the Gate did not see them
 
 	// HeldBack counts the requests that a Transport did not send because the server asked it to
 	// (TransportOptions.ListenTo), and Throttled those because the server refused many. The Gate did not see them.
@@ -85,11 +79,7 @@ type Stats struct {
 
 // Stats returns a snapshot of the counts. It may be called at any time.
 func (m *Middleware) Stats() Stats {
-	s := Stats{Exempt: m.exempts.Value(), LongLived: m.long.Taken(), LongLivedRefused: m.long.refused.Value()}
-	if m.late != nil {
-		s.TooLate = m.late.refused.Value()
-	}
-	return s
+	return Stats{Exempt: m.exempts.Value(), LongLived: m.long.Taken(), LongLivedRefused: m.long.refused.Value()}
 }
 
 // Handler wraps next. It panics if next is nil.
@@ -124,7 +114,8 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.o.Request != nil {
 		req = m.o.Request(r)
 	}
-	if req.Route == "" && r.Method != http.MethodConnect { // whose pattern would be its target
+	route := req.Route
+	if route == "" && r.Method != http.MethodConnect { // whose pattern would be its target
 		req.Route = r.Pattern
 	}
 	claimed := m.claimsLongLife(r)
@@ -134,10 +125,8 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	route, tooLate := m.late.judge(r, claimed)
-	if tooLate {
-		m.refuse(w, r, errTooLate)
-		return
+	if claimed { // how long it stays open says nothing
+		req.Timeout = 0
 	}
 	permit, err := m.gate.Enter(r.Context(), req)
 	if err != nil {
@@ -146,11 +135,11 @@ func (h *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.tellAdmitted(w, req, &permit)
 	gw, x := wrap(w, r)
-	x.m, x.permit, x.route, x.key, x.claimed, x.tells = m, permit, route, req.Key, claimed, m.tells
+	x.m, x.permit, x.route, x.key, x.claimed, x.tells, x.timeout = m, permit, route, req.Key, claimed, m.tells, req.Timeout
 	if claimed && m.o.LongLived != nil {
 		x.detach()
 	}
-	h.serve(gw, x)
+	h.serve(gw, x) //nolint:contextcheck // the context is that of the request
 }
 
 // reportLoad writes the load report, if the request is to get one.
@@ -171,7 +160,11 @@ func (m *Middleware) reportLoad(w http.ResponseWriter, r *http.Request) {
 // serve runs the handler under the permit of x. It does not recover, so a panic keeps its stack, and it also handles
 // Goexit.
 func (h *gated) serve(w http.ResponseWriter, x *exchange) {
+	r := x.take()
+	if x.cancel != nil {
+		defer x.cancel()
+	}
 	defer x.end()
-	h.next.ServeHTTP(w, x.takeBody())
+	h.next.ServeHTTP(w, r)
 	x.returned()
 }

@@ -1,6 +1,7 @@
 package httpgate
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -20,15 +21,32 @@ type incoming struct {
 // hasBody reports whether r has a body to be read.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// takeBody returns the request that the handler gets in place of x.r.
-func (x *exchange) takeBody() *http.Request {
-	if !hasBody(x.r) {
+// take returns the request that the handler gets in place of x.r: with a body that is watched, and with a context that
+// ends after the timeout, if there is one. The caller cancels that context.
+func (x *exchange) take() *http.Request {
+	if !hasBody(x.r) && x.timeout <= 0 {
 		return x.r
 	}
 	x.in = &incoming{Request: *x.r}
+	if x.timeout > 0 {
+		ctx, cancel := context.WithDeadline(x.r.Context(), x.permit.Arrived().Add(x.timeout))
+		x.in.Request, x.cancel = *x.r.WithContext(ctx), cancel
+	}
 	x.in.body = requestBody{ReadCloser: x.r.Body, x: x}
-	x.in.Body = &x.in.body
+	if hasBody(x.r) {
+		x.in.Body = &x.in.body
+	} else {
+		x.in.body.eof.Store(true)
+	}
 	return &x.in.Request
+}
+
+// limited returns the request whose context ends after the timeout, if there is one, and otherwise x.r.
+func (x *exchange) limited() *http.Request {
+	if x.cancel != nil {
+		return &x.in.Request
+	}
+	return x.r
 }
 
 // restore copies the pattern and the form from the inner request to the request outside the gate. The server removes
@@ -42,6 +60,9 @@ func (x *exchange) restore() {
 		if x.in.body.reads.TryLock() { // the pattern comes with the values of its wildcards
 			defer x.in.body.reads.Unlock()
 			body := x.r.Body
+			if x.cancel != nil {
+				in = in.WithContext(x.r.Context())
+			}
 			*x.r = *in
 			x.r.Body = body
 			return

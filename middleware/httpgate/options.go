@@ -22,11 +22,15 @@ const (
 // Options configure a [Middleware]. The zero Options consists entirely of defaults. Its functions may be called
 // concurrently.
 type Options struct {
-	// Request describes a request to the policies: its key, route, priority and cost. It runs before the gate, on every
+	// Request describes a request to the policies: its key, route, priority, cost and timeout. It runs before the gate, on every
 	// request that is not exempt. It must be cheap and must not read the body. If it leaves the route empty, the route is
 	// [http.Request.Pattern], which only a gate inside a mux knows; for a gate around a mux use [PatternKey]. Do not use a key that the client can
 	// choose freely, such as an X-Forwarded-For that none of your proxies has set, because each request could then have
 	// its own share. If Request is nil, every request is the zero [spillway.Request].
+	//
+	// A positive Timeout, such as that of [ClientTimeout], also ends the context of the handler, unless the request is
+	// long-lived. So the calls that the handler makes have the remaining time. See package deadline for the policy that
+	// refuses requests with too little time.
 	Request func(r *http.Request) spillway.Request
 
 	// Exempt reports whether r bypasses the gate. Such a request is only counted, not limited or measured. If Exempt is
@@ -60,15 +64,10 @@ type Options struct {
 	// with many users, set it.
 	MaxLongLivedPerKey int
 
-	// Deadline refuses requests at once that would hardly finish before their deadline, judged by the latency of other
-	// requests. If Deadline is nil, a request is refused only if its context has already ended, because the gate does
-	// not know which requests take equally long.
-	Deadline *Deadline
-
 	// MinBudget is the shortest time budget for which a missed deadline counts against the service. A request that had
 	// less time is Ignored, so that very short deadlines cannot make the service look slow. Once 10 requests of a route
 	// have succeeded, their 99th percentile replaces MinBudget. The time that the client kept the handler waiting does
-	// not count. The deadline comes from the context, from Deadline, or from grpc-timeout and
+	// not count. The deadline comes from the context, from the Timeout of Request, or from grpc-timeout and
 	// connect-timeout-ms. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
@@ -122,7 +121,7 @@ const (
 	ReportAlways    = orca.Always    // all, as text unless the request asks for json
 )
 
-// withDefaults returns a copy of o whose fields are all set, except Request, LongLived, Deadline and RateLimit, where
+// withDefaults returns a copy of o whose fields are all set, except Request, LongLived and RateLimit, where
 // nil has its own meaning. The error names the field and its value.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options

@@ -15,7 +15,7 @@ import (
 func (x *exchange) outcome(elapsed, worked time.Duration) spillway.Outcome {
 	r := x.r
 	status := meantStatus(x.inner, r, x.status)
-	o := x.m.o.Outcome(r, status)
+	o := x.m.o.Outcome(x.limited(), status)
 	switch {
 	case x.refused, x.faulty(), badMessage(x.inner, r, status):
 		return spillway.Ignored
@@ -41,35 +41,14 @@ func (x *exchange) given() (given time.Duration, ok bool) {
 	if ok {
 		given = by.Sub(x.permit.Arrived())
 	}
-	if wait := x.m.clientTimeout(x.r); wait > 0 && (!ok || wait < given) {
+	wait := x.timeout
+	if wait <= 0 {
+		wait = protocolTimeout(x.r)
+	}
+	if wait > 0 && (!ok || wait < given) {
 		return wait, true
 	}
 	return given, ok
-}
-
-// clientTimeout returns the timeout that the client of r sent, or 0.
-func (m *Middleware) clientTimeout(r *http.Request) time.Duration {
-	if m.late != nil && m.late.Timeout != nil {
-		if wait := min(m.late.Timeout(r), maxTimeout); wait > 0 {
-			return wait
-		}
-	}
-	if values := r.Header["Grpc-Timeout"]; len(values) > 0 && isGRPC(r) {
-		return max(timeout(values[0], 0), noTime(values[0]))
-	}
-	if values := r.Header["Connect-Timeout-Ms"]; len(values) > 0 {
-		return max(timeout(values[0], time.Millisecond), noTime(values[0]))
-	}
-	return 0
-}
-
-// noTime returns the shortest timeout if value is a timeout of 0, which a server of gRPC or Connect takes at its word, or
-// else 0.
-func noTime(value string) time.Duration {
-	if digits := strings.TrimRight(value, "HMSmun"); digits != "" && strings.Trim(digits, "0") == "" {
-		return 1
-	}
-	return 0
 }
 
 // kind returns a name for requests that take about as long as this one: the route if there is one, the method of gRPC,
@@ -86,13 +65,10 @@ func (x *exchange) kind() string {
 	return x.r.Pattern
 }
 
-// learn records the latency of a request whose handler has returned after elapsed.
-func (x *exchange) learn(o spillway.Outcome, elapsed, worked time.Duration) {
+// learn records how long a request took whose handler has returned.
+func (x *exchange) learn(o spillway.Outcome, worked time.Duration) {
 	if o == spillway.Success && x.status < 300 { // the latency of a redirect says little about its target
 		x.m.chance.Observe(x.kind(), worked)
-	}
-	if x.route != "" {
-		x.m.late.learn(x.route, x.r, o, x.permit.Arrived().Add(elapsed), worked)
 	}
 }
 

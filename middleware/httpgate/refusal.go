@@ -74,7 +74,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // too.
 //
 // A call of gRPC is answered with the status RESOURCE_EXHAUSTED and a grpc-retry-pushback-ms instead, because its
-// client would retry a 503 at once.
+// client would retry a 503 at once; or with DEADLINE_EXCEEDED if it is TooLate. Other requests that are TooLate are
+// answered with 503 rather than 504, because nothing has run, and another server may be faster.
 //
 // An outer [Middleware] counts the request as [spillway.Ignored], because nothing failed. This requires that w unwraps
 // to the writer of that Middleware, as for [http.ResponseController].
@@ -106,17 +107,21 @@ func WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 
 // Values of the fields that end a call of gRPC.
 var (
+	headerDeadlineExceeded  = []string{"4"}
 	headerResourceExhausted = []string{"8"}
 	headerOverloaded        = []string{"overloaded"}
 )
 
-// refuseGRPC answers a call of gRPC with the status RESOURCE_EXHAUSTED, like package grpcgate. Its client would turn a
-// 503 into UNAVAILABLE, and may retry that at once.
+// refuseGRPC answers a call of gRPC like package grpcgate. Its client would turn a 503 into UNAVAILABLE, and may retry
+// that at once.
 func refuseGRPC(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
 	h := w.Header()
 	delete(h, "Content-Length")
 	h["Content-Type"] = r.Header["Content-Type"]
 	h["Grpc-Status"] = headerResourceExhausted
+	if rej.TooLate {
+		h["Grpc-Status"] = headerDeadlineExceeded
+	}
 	h["Grpc-Message"] = headerOverloaded
 	h["Grpc-Retry-Pushback-Ms"] = []string{retryAfterHeader(rej.RetryAfter)[0] + "000"}
 	w.WriteHeader(http.StatusOK)

@@ -92,9 +92,10 @@ func TestStrangersTeachNoLatencyByRedirects(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/slow/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(100 * ms) }))
 	synctest.Test(t, func(t *testing.T) {
-		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
-			Route: httpgate.PatternKey(mux), Timeout: httpgate.TimeoutHeader("T", time.Millisecond),
-		}})
+		route := httpgate.PatternKey(mux)
+		m := middleware(t, &httpgate.Options{Request: func(r *http.Request) spillway.Request {
+			return spillway.Request{Route: route(r), Timeout: byT(r)}
+		}}, late(t))
 		h := m.Handler(mux)
 		send := func(method, path, timeout string) int {
 			w := httptest.NewRecorder()
@@ -328,9 +329,7 @@ func TestStrangersTeachNoLatencyByStalls(t *testing.T) {
 func TestStrangersTeachNoLatenessByStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
-		m := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
-			Route: oneRoute, Timeout: httpgate.TimeoutHeader("T", time.Millisecond),
-		}}, p)
+		m := middleware(t, byClient(byT), late(t), p)
 		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			time.Sleep(10 * ms)
@@ -482,12 +481,12 @@ func (b *lockedBody) Close() error {
 	return nil
 }
 
-// Latencies are learned per route of Options.Deadline, if there is one.
+// Latencies are learned per route of Options.Request, if there is one.
 func TestMinBudgetIsThatOfTheRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &gatetest.Recorder{}
-		h := middleware(t, &httpgate.Options{Deadline: &httpgate.Deadline{
-			Route: func(r *http.Request) string { return r.URL.Path },
+		h := middleware(t, &httpgate.Options{Request: func(r *http.Request) spillway.Request {
+			return spillway.Request{Route: r.URL.Path}
 		}}, p).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-time.After(300 * ms):

@@ -2,6 +2,7 @@ package httpgate
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,8 @@ func NewTransport(gate *spillway.Gate, base http.RoundTripper, o *TransportOptio
 // TransportOptions configure a [Transport]. The zero TransportOptions consists entirely of defaults. Its functions
 // may be called concurrently, and must not modify their arguments.
 type TransportOptions struct {
-	// Request describes a request to the policies. If Request is nil, the key is [HostKey], and the rest is zero.
+	// Request describes a request to the policies. Its Timeout does not end the call, but the deadline of the context of r
+	// does. If Request is nil, the key is [HostKey], and the rest is zero.
 	Request func(r *http.Request) spillway.Request
 
 	// Outcome returns the outcome of a call. It is called once when there is a response (err is nil) or an error (res
@@ -83,6 +85,11 @@ type TransportOptions struct {
 	// route of the [spillway.Request], if Request leaves that empty. If Route is nil, latencies are learned per key.
 	Route func(r *http.Request) string
 
+	// TimeoutHeader is the header field in which a call passes on the time that its context leaves, in whole
+	// milliseconds: for example Connect-Timeout-Ms, Grpc-Timeout, which gets its unit, or one of your own. A shorter time
+	// in the field stays. If TimeoutHeader is empty, or if the context has no deadline, the field is left alone.
+	TimeoutHeader string
+
 	// AtHeader ends every call when the header of its response arrives. Then the time and the errors of the body do not
 	// count.
 	AtHeader bool
@@ -97,7 +104,7 @@ type TransportOptions struct {
 	// priority on it has room. The Transport then refuses requests of lower priorities, and a share of those at that
 	// priority, without sending them. It believes at most a share of 0.95, for at most 10 s after an answer, and sends one
 	// request per second whatever the host says. A host that says nothing but refuses many requests (Outcome is Dropped)
-	// is sent at most about 1.5 times those that it accepts. These refusals happen before the gate, and [Stats] counts
+	// is sent at most about 1.4 times those that it accepts. These refusals happen before the gate, and [Stats] counts
 	// them. The header is removed from the answers, so that a proxy does not pass it on. If ListenTo is empty, the header
 	// means nothing.
 	ListenTo []string
@@ -116,6 +123,10 @@ func (o *TransportOptions) withDefaults() (TransportOptions, error) {
 	if err := settle("MinBudget", &out.MinBudget, defaultMinBudget); err != nil {
 		return out, err
 	}
+	if out.TimeoutHeader != "" && !validField(out.TimeoutHeader) {
+		return out, fmt.Errorf("httpgate: TimeoutHeader: must be a header field, got %q", out.TimeoutHeader)
+	}
+	out.TimeoutHeader = http.CanonicalHeaderKey(out.TimeoutHeader)
 	retry, err := out.Retry.withDefaults()
 	if err != nil {
 		return out, err
@@ -185,6 +196,9 @@ func (t *Transport) once(r *http.Request) (*http.Response, spillway.Outcome, err
 	sent := r
 	if c.out = newOutgoing(r, permit.Arrived()); c.out != nil {
 		sent = &c.out.Request
+	}
+	if t.o.TimeoutHeader != "" {
+		sent = passTimeout(sent, r, t.o.TimeoutHeader)
 	}
 	res, err := t.base.RoundTrip(sent)
 	if res != nil && res.Request == sent {

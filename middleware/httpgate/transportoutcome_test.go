@@ -137,19 +137,42 @@ type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
 
-func TestDeadlineIsSeenThoughTheTimerOfTheContextIsLate(t *testing.T) {
-	p := &gatetest.Recorder{}
-	r := outgoing(lateContext{t.Context()}, nil)
-	cancel := make(chan struct{})
-	close(cancel)     // by the other timer, that of the client
-	r.Cancel = cancel //nolint:staticcheck // deprecated, yet in use
-	_, _ = transport(t, failing(errBroken), nil, p).RoundTrip(r)
-	require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "it had too little time")
-	require.Equal(t, spillway.Failure, httpgate.DefaultTransportOutcome(r, nil, errBroken), "it was no cancellation")
+// A soonContext is a lateContext whose deadline passes in 50 ms.
+type soonContext struct {
+	context.Context
+	by time.Time
+}
 
-	_, err := transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
-	require.NoError(t, err)
-	require.Equal(t, spillway.Success, p.Outcomes()[1], "answered all the same")
+func (c soonContext) Deadline() (time.Time, bool) { return c.by, true }
+
+func TestDeadlineIsSeenThoughTheTimerOfTheContextIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &gatetest.Recorder{}
+		cancel := make(chan struct{})
+		close(cancel) // by the other timer, that of the client
+		soon := func() *http.Request {
+			r := outgoing(soonContext{t.Context(), time.Now().Add(50 * time.Millisecond)}, nil)
+			r.Cancel = cancel //nolint:staticcheck // deprecated, yet in use
+			return r
+		}
+		r := soon()
+		_, _ = transport(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(60 * time.Millisecond)
+			return nil, errBroken
+		}), nil, p).RoundTrip(r)
+		require.Equal(t, []spillway.Outcome{spillway.Ignored}, p.Outcomes(), "it had too little time")
+		require.Equal(t, spillway.Failure, httpgate.DefaultTransportOutcome(r, nil, errBroken), "it was no cancellation")
+
+		_, err := transport(t, responding(http.StatusOK, http.NoBody), nil, p).RoundTrip(r)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it is not sent again")
+		require.NotErrorIs(t, err, spillway.ErrRejected)
+		_, err = transport(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(60 * time.Millisecond)
+			return responding(http.StatusOK, http.NoBody).RoundTrip(r)
+		}), nil, p).RoundTrip(soon())
+		require.NoError(t, err)
+		require.Equal(t, []spillway.Outcome{spillway.Ignored, spillway.Success}, p.Outcomes(), "answered all the same")
+	})
 }
 
 func TestDeadlineAfterACancellationChangesNothing(t *testing.T) {

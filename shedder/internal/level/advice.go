@@ -11,7 +11,7 @@ type Advice struct {
 }
 
 const (
-	wanted    = 1.35  // requests that should arrive, as a multiple of those that end: with fewer, chance leaves a full service idle now and then
+	wanted    = 1.3   // requests that should arrive, as a multiple of those that end: with fewer, chance leaves a full service idle now and then
 	catchUp   = 2     // the same while none is refused
 	noneOf    = 20    // requests in a row that are admitted if none is refused
 	noneFor   = 1.0   // the same in seconds
