@@ -100,7 +100,8 @@ type Options struct {
 	Fallback cluster.Fallback
 	// Nodes is the number of processes that divide the limit when they [cluster.Divide] it, at most 65536.
 	Nodes int
-	// Timeout is the longest time of a call of Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
+	// Timeout is the longest time that a call of Redis may take, at least 1 ms and at most 1 min. If Timeout is 0, it is 100
+	// ms.
 	Timeout time.Duration
 	// Breaker tunes the breaker that blocks calls to a Redis that does not answer. If Breaker is nil, 5 calls in a row
 	// without an answer open it for 250 ms, and for up to 4 s if the outage continues. If its Name is empty, it is "redis".

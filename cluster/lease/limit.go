@@ -102,8 +102,8 @@ type Options struct {
 	Nodes int
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in exact.Options. The breaker of
-	// the background stays open for at most an eighth of the TTL.
+	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in exact.Options. The breaker for
+	// background calls stays open for at most an eighth of the TTL.
 	Breaker *breaker.Options
 	// MaxKeys is the greatest number of keys that are kept, each in about 700 bytes, at most 2^24. Redis decides further
 	// keys, one request at a time. If MaxKeys is 0, it is 65536.

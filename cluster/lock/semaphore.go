@@ -79,7 +79,7 @@ type Semaphore struct {
 	wake    chan struct{}            // back is not empty
 }
 
-// Stats is a snapshot of one [Semaphore], which is one process's part. [Semaphore.Peek] asks Redis.
+// Stats is a snapshot of a [Semaphore] in this process alone. [Semaphore.Peek] asks Redis about all processes.
 type Stats struct {
 	Name       string
 	Limit      int64

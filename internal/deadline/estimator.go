@@ -68,10 +68,10 @@ func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time)
 	}
 }
 
-// Late reports whether a request of key that starts now and has so much time left should be refused because it would
-// hardly finish. It should if left is not positive. Otherwise it should not if fewer than 20 requests of key have been
-// observed, or if it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that
-// does not run should be given back by [Estimator.Unprobe].
+// Late reports whether a request of key that starts now and has so much time left should be refused because it is unlikely to
+// finish. It should if left is not positive. Otherwise it should not if fewer than 20 requests of key have been observed, or if
+// it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that does not run should
+// be given back by [Estimator.Unprobe].
 func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, probe bool) {
 	if left <= 0 {
 		return true, false

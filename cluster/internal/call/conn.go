@@ -103,7 +103,8 @@ func checkClient(kind string, client redis.UniversalClient) error {
 	return nil
 }
 
-// Run runs a script and returns the integers that it returns. An error is a *[cluster.RedisError], or ctx.Err() if ctx ended first.
+// Run runs a script and returns the integers in its reply. An error is a *[cluster.RedisError], or ctx.Err() if ctx ended
+// first.
 func (c *Conn) Run(ctx context.Context, s *Script, keys []string, args ...any) ([]int64, error) {
 	reply, err := c.Call(ctx, s, keys, args...)
 	if err != nil {

@@ -238,7 +238,7 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 	slow := why == reason.Timeout || why == reason.Busy
 	blame := !slow || why == reason.Timeout && f.fair()
 	if deadline, ok := ctx.Deadline(); ok && slow && !deadline.After(f.began.Add(c.Timeout)) {
-		// The caller had less time than a call may take. If that was most of the time, Redis is still to blame.
+		// The caller had less time than a call may take. With at least a quarter of it, a slow Redis is still to blame.
 		outcome := spillway.Ignored
 		if blame && deadline.Sub(f.began) >= c.Timeout/4 {
 			outcome = spillway.Dropped

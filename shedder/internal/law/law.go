@@ -200,7 +200,7 @@ func (l *Law) letter(r *Reading) Verdict {
 // refusing reports whether a request was refused in the last 0.3 s.
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
-// mostly is a share of a sample. If the CPU was short for longer, the requests of the sample were slow because of that.
+// mostly is the share of a sample for which the CPU must have been short to explain why its requests were slow.
 const mostly = 0.75
 
 // closed learns from a closed bucket.
