@@ -139,12 +139,22 @@ type Answer struct {
 }
 
 // Ask returns the answer for a request. Time is in ns since any fixed moment; chance follows from it.
-func (s *State) Ask(priority int, key string, now int64) (a Answer) {
+func (s *State) Ask(priority int, key string, now int64) Answer {
 	mark, class := s.mark.Load(), Class(priority)
 	// A sample of the levels will do: at high rates, all cores would write to the same counters.
 	if shift := mark >> shiftAt & classMask; sampled(shift, now) {
 		s.count(class, key, 1<<shift)
 	}
+	for {
+		a, was := s.answer(mark, class, key, now), mark
+		if mark = s.mark.Load(); mark == was {
+			return a
+		}
+	}
+}
+
+// answer returns the answer for a request by the given mark.
+func (s *State) answer(mark uint64, class int, key string, now int64) (a Answer) {
 	atMark, drops := class == int(mark&classMask) && mark>>byKeysAt&1 != 0, mark>>dropsAt&1 != 0 && class <= int(mark>>dropAt&classMask)
 	r := s.rank(mark, class)
 	if atMark || drops {
@@ -218,12 +228,13 @@ func (s *State) Step(t *Tick, least int64) {
 	s.adviser.step(t, &s.levels.fresh)
 	s.shift = bits.Len64(uint64(t.Admitted+t.Refused) / samples)
 	s.shift = min(s.shift, classMask)
-	for r := range s.limits {
-		if !(t.Limit < math.MaxInt32) { // a NaN is no limit either
-			s.limits[r].Store(inflight.NoLimit)
-		} else {
-			s.limits[r].Store(max(1, int64(p.limits[r]), least))
+	var limits [ranks]int64
+	for r := range limits {
+		if limits[r] = inflight.NoLimit; t.Limit < math.MaxInt32 { // a NaN is no limit
+			limits[r] = max(1, int64(p.limits[r]), least)
 		}
+		// Until the mark is new, neither the old nor the new limit of a rank is exceeded.
+		s.limits[r].Store(min(limits[r], s.limits[r].Load()))
 	}
 	s.keys.set(p.keys, p.fits, s.planner.floor)
 	s.stays.set(p.stays, 0, s.planner.floor)
@@ -232,6 +243,9 @@ func (s *State) Step(t *Tick, least int64) {
 		s.fair = p.fits / s.planner.window()
 	}
 	s.mark.Store(pack(&p, s.shift))
+	for r := range limits {
+		s.limits[r].Store(limits[r])
+	}
 }
 
 // turn moves the window of the sketch on. It makes the sketch when the first requests have had a key.
