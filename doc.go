@@ -23,11 +23,11 @@
 //
 // # Time
 //
-// No policy reads the clock: the arrival and the latency of a request come to it as data. A policy therefore runs
+// No policy reads the clock: the arrival and the latency of a request are passed to it. A policy therefore runs
 // unchanged in a test or a simulation, with [Request.Arrived] and [Permit.DoneAt] as the clock.
 //
 // # Cost
 //
 // Entering, refusing and finishing allocate nothing. A Gate takes no lock that all requests share, and neither do shedders
-// and breakers. A static limit holds one for some nanoseconds, because all requests take from the same state.
+// and breakers. A static limit holds one for a few nanoseconds, because all requests take from the same state.
 package spillway

@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// read returns the events of a file; a line that is no event becomes one with Action "text".
+// read returns the events of a file; a line that is not an event becomes one with Action "text".
 func read(name string) []event {
 	f, err := os.Open(name)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 
 // AIMD is an [Estimator] that adds one to the limit after each success near the limit, and subtracts a tenth after each
 // request that was dropped or took longer than Timeout: additive increase and multiplicative decrease (Chiu and Jain,
-// 1989), with the constants of Netflix' limit. It learns nothing before requests are late, so set Timeout near the time
-// that clients wait. The zero AIMD is ready to use; it belongs to one [Limit].
+// 1989), with the constants of Netflix's limit. It reacts only when requests are late, so set Timeout near the time that
+// clients wait. The zero AIMD is ready to use; it belongs to one [Limit].
 type AIMD struct {
 	// Timeout is the latency beyond which a success counts as dropped. If Timeout is 0, it is 5 s.
 	Timeout time.Duration

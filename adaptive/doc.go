@@ -1,6 +1,6 @@
 // Package adaptive limits the requests in flight. It learns the limit from their latency.
 //
-//	limit, err := adaptive.New(nil) // Netflix' Gradient2, from 1 to 1000 requests in flight
+//	limit, err := adaptive.New(nil) // Netflix's Gradient2, from 1 to 1000 requests in flight
 //	if err != nil {
 //		return err
 //	}
@@ -21,11 +21,11 @@
 //
 // Gradient2 and Vegas compare each latency with a baseline: the latency that counts as healthy. Both learn it from the
 // traffic that they limit, so during a long overload they learn that slow is normal, and the limit opens when it should
-// hold. A Limit therefore bounds the baseline by one rule: it may fall at any time, but it may rise by
-// [Options.MaxRise], a factor of 2, in an hour at most. The hour counts minutes with traffic, and a minute counts by
-// the mean latency of its successes. So a quiet night or a few fast requests do not move the bound.
+// hold. A Limit therefore bounds the baseline by one rule: it may fall at any time, but it may rise by at most
+// [Options.MaxRise], a factor of 2, per hour. Only minutes with traffic count towards the hour, each with the mean latency of
+// its successes. So a quiet night or a few fast requests do not move the bound.
 //
-// The price: requests may become slower for good by more than MaxRise, and by more than the estimator tolerates. Then the
-// limit stays tight for an hour per further factor of MaxRise. [Limit.Tune] with a greater MaxRise ends that at once. If
-// you know how long a healthy request takes at most, say so in [Options.MaxBaseline]; that bound holds from the start.
+// The price: requests may become slower for good by more than MaxRise, and by more than the estimator tolerates. Then the limit
+// stays tight for an hour per further factor of MaxRise. [Limit.Tune] with a larger MaxRise loosens it at once. If you know the
+// longest healthy latency, set [Options.MaxBaseline]; that bound holds from the start.
 package adaptive

@@ -2,7 +2,7 @@ package adaptive
 
 import "time"
 
-// Gradient2 is an [Estimator] that compares the latency with its long mean, after Netflix' limit of that name
+// Gradient2 is an [Estimator] that compares the latency with its long mean, after Netflix's limit of that name
 // (concurrency-limits). While requests take at most Tolerance times as long as usual, the limit grows by a few. When
 // they take longer, it shrinks in proportion. A dropped request counts as far too slow, and does not change the mean.
 // The zero Gradient2 is ready to use; it belongs to one [Limit].

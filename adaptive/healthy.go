@@ -18,8 +18,8 @@ const (
 )
 
 // healthy bounds the latency that an Estimator may consider normal. It remembers the mean latency of each of the last
-// 64 minutes that had traffic. The ceiling is the least of these means times rise. A mean counts as the ceiling at
-// most, so the ceiling grows by no more than rise in an hour.
+// 64 minutes that had traffic. The ceiling is the least of these means times rise. A mean above the ceiling counts as the
+// ceiling, so the ceiling grows by no more than rise in an hour.
 type healthy struct {
 	means [remembered]float64 // seconds; a ring
 	n     int                 // windows that have ended

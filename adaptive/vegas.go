@@ -8,11 +8,11 @@ import (
 )
 
 // Vegas is an [Estimator] that estimates the number of queued requests from the least latency. The limit grows while
-// the queue is short and shrinks while it is long, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix' limit of
-// that name. From time to time it learns the least latency anew. A dropped request shrinks the limit, and its latency
+// the queue is short and shrinks while it is long, after TCP Vegas (Brakmo and Peterson, 1995) and Netflix's limit of
+// that name. From time to time it learns the least latency again. A dropped request shrinks the limit, and its latency
 // does not count. The zero Vegas is ready to use; it belongs to one [Limit].
 type Vegas struct {
-	// Seed makes instances learn anew at different times, so that the instances of one service do not probe together.
+	// Seed makes instances learn again at different times, so that the instances of one service do not probe together.
 	Seed uint64
 
 	least   time.Duration // latency without load, 0 if unknown
@@ -65,7 +65,7 @@ func stepVegas(v Vegas, limit float64, s Sample) (Vegas, float64) {
 	return v, limit
 }
 
-// jitter returns a number in [0.5, 1) that depends on Seed and changes each time the least latency is learned anew.
+// jitter returns a number in [0.5, 1) that depends on Seed and changes each time the least latency is learned again.
 func (v *Vegas) jitter() float64 {
 	x := splitmix.Mix(v.Seed*splitmix.Gamma + v.epochs*0xD1342543DE82EF95 + 1)
 	return 0.5 + float64(x>>11)/(1<<54)

@@ -153,7 +153,7 @@ func (b *Breaker) admitProbe(now instant) (spillway.Ticket, error) {
 // [Stats.Stale].
 //
 // A RetryAfter lengthens the current or the next open time, up to [Options.MaxOpen] in total. It does so whatever the
-// outcome, and also if it comes late. It does not open the Breaker.
+// outcome, even if it comes late. It does not open the Breaker.
 func (b *Breaker) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	p := b.phase.Load()
 	if p == nil {

@@ -40,8 +40,8 @@ func (b *Breaker) countOpenings() {
 	}
 }
 
-// tell calls the listener for each queued event, one at a time. Events that arrive meanwhile, also from the listener
-// itself, join the queue.
+// tell calls the listener for each queued event, one at a time. Events that arrive meanwhile, even from the listener itself,
+// join the queue.
 func (b *Breaker) tell(listen func(Event)) {
 	done := false
 	defer func() {

@@ -95,7 +95,7 @@ type entry struct {
 }
 
 // NewKeyed returns an empty Keyed with the given options; nil means the defaults. It returns an error that names the
-// invalid field, or that of New.
+// invalid field, or comes from New.
 func NewKeyed(o *KeyedOptions) (*Keyed, error) {
 	r := &Keyed{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if o == nil {

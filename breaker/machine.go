@@ -20,7 +20,7 @@ type machine struct {
 
 	openings int     // in a row: the exponent of the next open time
 	closedAt instant // since when openings wear off
-	hint     instant // a server asked for peace until then
+	hint     instant // a server asked for a pause until then
 	draw     float64 // in 0..1, for the next open time: drawn ahead, so that copies agree
 
 	leases    []lease // probes under way
@@ -38,7 +38,7 @@ type lease struct {
 	end instant
 }
 
-// A change is an [Event] to be.
+// A change is an [Event] in the making.
 type change struct {
 	at        instant
 	from, to  State

@@ -55,10 +55,10 @@ type Options struct {
 	// If SlowRate is 0, it is 0.5. If it is [Off], slow calls open nothing. It has no effect without SlowCall.
 	SlowRate float64
 
-	// OpenFor is how long the Breaker stays open the first time. Each reopening doubles it, up to MaxOpen; each Window
-	// that the Breaker stays closed takes one doubling back. If OpenFor is 0, it is 5 s.
+	// OpenFor is how long the Breaker stays open the first time. Each reopening doubles it, up to MaxOpen; each Window that the
+	// Breaker stays closed undoes one doubling. If OpenFor is 0, it is 5 s.
 	OpenFor time.Duration
-	// MaxOpen is the longest time that the Breaker stays open, also if a server asked for more. If MaxOpen is 0, it is one
+	// MaxOpen is the longest time that the Breaker stays open, even if a server asked for more. If MaxOpen is 0, it is one
 	// minute, or OpenFor if that is more.
 	MaxOpen time.Duration
 	// Jitter is the share, in (0, 1), by which open times vary up and down, so that many clients do not probe at once.

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/internal/stripe"
 )
 
-// maxStripes bounds the copies of a ring: beyond it memory and the cost of a sum grow and little is gained.
+// maxStripes bounds the copies of a ring: with more, memory and the cost of a sum grow for little gain.
 const maxStripes = 8
 
 // An instant is a time in ns since a policy's base, the time of its first call. It stays clear of the ends of its
@@ -22,7 +22,7 @@ const (
 	maxSpan         = 1 << 61   // 73 years
 )
 
-// after returns i later by d, as far as instants go.
+// after returns the instant d after i, within the range of instants.
 func (i instant) after(d time.Duration) instant {
 	return min(i+instant(min(d, maxSpan)), maxSpan)
 }
@@ -59,7 +59,7 @@ func (b *base) at(i instant) time.Time {
 // A ring counts calls by slots of time: calls in flight in the slot in which they began, and outcomes in the slot in
 // which they arrived. Slot k holds the instants in ((k-shift-1)·span, (k-shift)·span]: because the end is included, a
 // slot is older than a threshold exactly when all calls that began in it are. Winding the ring back adds to shift, so
-// the number of the newest slot only grows. A number stands for one slot for ever, and a call that ends is subtracted
+// the number of the newest slot only grows. A number stands for one slot forever, and a call that ends is subtracted
 // where it was counted.
 //
 // Each stripe has its own cells. The figures of a single stripe mean nothing, because a call may begin on one stripe
@@ -209,7 +209,7 @@ func (g *ring) add(slot int64, v verdict) (rewound bool) {
 	return rewound
 }
 
-// A lateCount counts the outcomes from before the window since the ring moved on last.
+// A lateCount counts the outcomes from before the window since the ring last moved on.
 type lateCount struct{ newest, n int64 }
 
 // rewindAfter is how many outcomes from before the window it takes to doubt the newest slot. Otherwise one call with a

@@ -123,9 +123,9 @@ func share(n, total int64) float64 {
 	return float64(n) / float64(total)
 }
 
-// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in
-// the state [Open] for [ForcedOpen] and else [Closed]; outcomes of calls under way become stale. Setting the current
-// mode again changes nothing. SetMode returns an error if there is no such mode.
+// SetMode makes a mode take effect at now. Every change of mode begins with an empty window and nothing remembered, in the
+// state [Open] for [ForcedOpen], otherwise [Closed]; outcomes of calls under way become stale. Setting the current mode again
+// changes nothing. SetMode returns an error if there is no such mode.
 func (b *Breaker) SetMode(now time.Time, mode Mode) error {
 	switch mode {
 	case Auto, ForcedOpen, ForcedClosed, MetricsOnly:

@@ -123,7 +123,7 @@ func (t *trail) accepted() int64 { return max(t.total.accepts.Load()-t.floor.acc
 // recent returns how many requests came in the last second or two.
 func (t *trail) recent() int64 { return max(t.total.requests.Load()-t.early.Load(), 0) }
 
-// takeBack undoes ask for the request of a ticket.
+// takeBack undoes ask for the request with the given ticket.
 func (t *trail) takeBack(tk spillway.Ticket) {
 	newest := t.newest.Load()
 	if uint32(newest) == uint32(tk) {

@@ -1,4 +1,4 @@
-// Package cluster holds the words that limits of many processes share. The limits themselves, on Redis, are in its
+// Package cluster has the types that limits of many processes share. The limits themselves, on Redis, are in its
 // subpackages. Take
 //
 //   - exact.Limit for exact limits across all processes; each decision costs a round trip to Redis, except known refusals,

@@ -7,7 +7,7 @@ package cluster
 // the service lacks something, and the caller has not used up its limit.
 type RedisError struct {
 	// Reason is fit for a metric label:
-	//   - "breaker open": Redis did not answer lately, so it was not asked
+	//   - "breaker open": Redis has not answered recently, so it was not asked
 	//   - "no free connection": all connections of the client were in use; the script did not run
 	//   - "redis timeout": no answer in time; the script may have run
 	//   - "redis unreachable": no connection, or it broke; the script may have run

@@ -13,8 +13,8 @@ type Fallback uint8
 const (
 	// HoldLease keeps the last grant for a while, and then acts as Divide. It is for a lease.Limit; an exact.Limit has no leases.
 	HoldLease Fallback = iota + 1
-	// Divide lets each process use its part of the limit: one of Nodes, at least one token. All together do not exceed
-	// the limit, and they admit less if the load is uneven.
+	// Divide lets each process use 1/Nodes of the limit, at least one token. All together do not exceed the limit, and they
+	// admit less if the load is uneven.
 	Divide
 	// AllowAll admits every request: an answer matters more than the limit.
 	AllowAll

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// local reports whether a request comes from this machine and was meant for it. The Host is checked because a page of a
-// stranger can let its own name resolve to the loopback (DNS rebinding), and the header fields because the peer of a
-// forwarded request is the proxy.
+// local reports whether a request comes from this machine and was meant for it. The Host is checked because a foreign page can
+// make its own name resolve to the loopback (DNS rebinding). The header fields are checked because the peer of a forwarded
+// request is the proxy.
 func local(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if r.Header.Get(name) != "" {

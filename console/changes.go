@@ -8,8 +8,8 @@ import (
 
 const (
 	maxChanges = 50
-	calmAfter  = 5 * every // an episode of refusals ends when there were none for so long
-	notAgain   = 3 * every // between two notes about one state, so that one that flickers does not fill the journal
+	calmAfter  = 5 * every // an episode of refusals ends after this time without one
+	notAgain   = 3 * every // between two notes about one state, so that a flickering one does not fill the journal
 )
 
 // A change is something that a source did.
@@ -66,7 +66,7 @@ func (h *history) note(source, tone, format string, args ...any) {
 	h.journal.add(change{seq: h.seq, Time: h.time(h.seq), Source: source, Tone: tone, Text: fmt.Sprintf(format, args...)})
 }
 
-// refusing notes the begin and the end of refusals.
+// refusing notes the beginning and the end of refusals.
 func (h *history) refusing(name string, source []*series, e *episode) {
 	f := h.flow(source, 1)
 	c, _ := h.culprit(source, 1)
@@ -88,7 +88,7 @@ func (h *history) refusing(name string, source []*series, e *episode) {
 	}
 }
 
-// states notes changes of what the source's policies are: the state of a breaker, the reason of a shedder, a limit that was
+// states notes changes in the source's policies: the state of a breaker, the reason of a shedder, a limit that was
 // tuned, a sensor that failed.
 func (h *history) states(name string, source []*series, e *episode) {
 	seen := map[string]bool{}
@@ -120,7 +120,7 @@ const (
 	reads  = "can be read"
 )
 
-// state returns a key and a text for a series whose changes are worth a note, and how to say them, or "".
+// state returns a key and a text for a series whose changes are worth a note, and how to word them, or "".
 func (s *series) state(v float64) (key, text string, say func(was, is string) (tone, sentence string)) {
 	kind, figureName := s.kind()
 	subject := subject(kind, s.label("policy"))

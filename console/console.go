@@ -18,9 +18,8 @@ type Options struct {
 	// Title is the heading of the page, such as the name of the service. If Title is empty, it is "Spillway".
 	Title string
 
-	// Allow reports whether a request may read the page. If Allow is nil, only programs on the same machine may: the
-	// address of the peer and the Host must be of the loopback, and no proxy may have forwarded the request. Allow may be
-	// called concurrently.
+	// Allow reports whether a request may read the page. If Allow is nil, only programs on the same machine may: the peer and
+	// the Host must be loopback addresses, and no proxy may have forwarded the request. Allow may be called concurrently.
 	Allow func(*http.Request) bool
 
 	// Keys shows metrics with a label "key", which name clients. If Keys is false, they are neither kept nor sent.
@@ -98,8 +97,8 @@ func (p *Page) sample(now time.Time) {
 	p.problems = problems
 }
 
-// read returns the metrics of all sources, and by source why it could not be read. A source that panics does not end the
-// process, nor keep the others from being read.
+// read returns the metrics of all sources and, by source, why it could not be read. A source that panics neither ends the
+// process nor keeps the others from being read.
 func read(sources map[string]stats.Source, keys bool) (readings []reading, problems map[string]string) {
 	problems = map[string]string{}
 	careful := make(map[string]stats.Source, len(sources))

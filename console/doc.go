@@ -10,13 +10,13 @@
 // all charts.
 //
 // A [Page] keeps the last ten minutes, so the charts begin before the page was opened. It takes one sample a second in a
-// goroutine of its own, which [Page.Close] ends. Browsers ask for new samples once a second. A server that was restarted or does
-// not answer is announced on the page.
+// goroutine of its own, which [Page.Close] ends. Browsers ask for new samples once a second. The page says when the server was
+// restarted or does not answer.
 //
 // # Safety
 //
-// The page changes nothing. By default only programs on the same machine can read it: the address of the peer and the Host of the
-// request must be of the loopback, and no proxy may have forwarded the request. Use a tunnel, such as ssh -L, or set
-// [Options.Allow]. Mount the page outside the gate, best on a port of its own: a page that is shed in an overload is of no
-// use. Keys of clients are not shown unless [Options.Keys] is set.
+// The page changes nothing. By default only programs on the same machine can read it: the peer and the Host of the request must
+// be loopback addresses, and no proxy may have forwarded the request. Use a tunnel, such as ssh -L, or set [Options.Allow].
+// Mount the page outside the gate, ideally on its own port: a page that is shed in an overload is of no use. Keys of clients
+// are not shown unless [Options.Keys] is set.
 package console

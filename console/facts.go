@@ -19,7 +19,7 @@ func (s *series) kind() (kind, figure string) {
 	return kind, figure
 }
 
-// flow is what became of the requests of a source, per second.
+// flow counts what happened to the requests of a source, per second.
 type flow struct {
 	admitted, refused float64
 	known             bool // whether it counts requests
@@ -86,7 +86,7 @@ func (h *history) state(source []*series, policy, name, label string) string {
 // culprit is the policy that refuses most, and why.
 type culprit struct{ policy, reason, kind string }
 
-// culprit returns who refused most of the requests of a source in the last n samples.
+// culprit returns the policy that refused most of the requests of a source in the last n samples.
 func (h *history) culprit(source []*series, n int64) (c culprit, ok bool) {
 	most := 0.0
 	for _, gated := range []bool{true, false} { // a gate knows the reasons of policies that do not count themselves

@@ -20,7 +20,7 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy of what a browser may do with the page: fetch from its own origin, run and style by files, and nothing else.
+// policy limits the page in a browser: it may fetch from its own origin, take scripts and styles from files, and nothing else.
 const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -94,7 +94,7 @@ func redirect(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-// index answers with the page. It holds the sentence already, for the first look and for readers without scripts.
+// index answers with the page. The page already has the sentence, for a first look and for readers without scripts.
 func (p *Page) index(w http.ResponseWriter) {
 	s := p.take(0, false)
 	var page bytes.Buffer
@@ -147,7 +147,7 @@ func (p *Page) snapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	head.Set("Content-Encoding", "gzip")
 	head.Set("Vary", "Accept-Encoding")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one that there is
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
 	_, _ = z.Write(data)
 	_ = z.Close()
 }

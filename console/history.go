@@ -67,7 +67,7 @@ func (h *history) add(now time.Time, readings []reading) {
 		dt = every.Seconds()
 	}
 	h.last, h.left = now, 0
-	h.times[at] = h.start.UnixMilli() + now.Sub(h.start).Milliseconds() // the wall clock may be set; this one only goes on
+	h.times[at] = h.start.UnixMilli() + now.Sub(h.start).Milliseconds() // the wall clock may be set; this one only advances
 	for _, s := range h.order {
 		s.values[at] = nan
 	}
@@ -134,7 +134,7 @@ func (h *history) find(r *reading) *series {
 	return s
 }
 
-// appendKey appends what tells a series from all others.
+// appendKey appends the parts that distinguish a series from all others.
 func appendKey(b []byte, source string, m *stats.Metric) []byte {
 	b = append(append(append(b, source...), 0), m.Name...)
 	for _, l := range m.Labels {

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// snapshot is an answer to the page's question for the samples after a number. Fields that JSON cannot hold in few bytes are
+// snapshot is the answer when the page asks for the samples after a number. Fields that would be long in plain JSON are
 // appended by hand.
 type snapshot struct {
 	Boot     string    `json:"boot"` // another one after a restart of the process
@@ -30,7 +30,7 @@ type snapshot struct {
 
 type rawJSON = json.RawMessage
 
-// snapshot returns what a reader who has the samples up to since lacks. If since is not a sample of this history, that is all.
+// snapshot returns the samples after since, or all if since is not a sample of this history.
 func (h *history) snapshot(since int64, now time.Time, problems map[string]string) snapshot {
 	if since < 0 || since > h.seq {
 		since = 0
@@ -61,7 +61,7 @@ func (h *history) snapshot(since int64, now time.Time, problems map[string]strin
 	return s
 }
 
-// append appends the values of the samples from..to as JSON, and who the series is if it is new.
+// append appends the values of the samples from..to as JSON, and the names of the series if it is new.
 func (s *series) append(b []byte, from, to int64, isNew bool) []byte {
 	b = strconv.AppendInt(append(b, `{"id":`...), int64(s.id), 10)
 	if isNew {

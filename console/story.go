@@ -89,7 +89,7 @@ func (h *history) cause(all []*series, c culprit) string {
 		if state := h.state(all, c.policy, "spillway.breaker.state", "state"); c.kind == "breaker" && state != "" {
 			return "the " + subject(c.kind, c.policy) + " is " + state
 		}
-		if c.kind == "" { // it is no source
+		if c.kind == "" { // it is not a source
 			c.kind = "policy"
 		}
 		return "the " + subject(c.kind, c.policy) + " says “" + c.reason + "”"
@@ -221,7 +221,7 @@ func seconds(v float64) string {
 	return figure(v) + " s"
 }
 
-// span returns a time that people count: "12 s", "3 min", "2 h 5 min".
+// span returns a duration as people say it: "12 s", "3 min", "2 h 5 min".
 func span(d time.Duration) string {
 	switch s := int(math.Round(d.Seconds())); {
 	case s < 120:

@@ -1,4 +1,4 @@
-// Package deadline refuses requests at once that would hardly finish in time.
+// Package deadline refuses requests that have too little time left to finish.
 //
 //	late, err := deadline.New(nil)
 //	...

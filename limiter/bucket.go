@@ -21,9 +21,9 @@ type Bucket struct {
 	// Rate is how fast tokens come back. It is required.
 	Rate Rate
 	// Burst is how many tokens the bucket holds, which is the greatest cost that can ever pass. If Burst is 0, it is
-	// Rate.Tokens, or 1 if that is 0. Burst has an upper bound, so that nothing is ever rounded: 2^61 divided by the ns
-	// that Rate has for one token, as a fraction in its lowest terms, and never more than 2^53. That is 26 000 at one
-	// per day and 2.3e9 at one per second.
+	// Rate.Tokens, or 1 if that is 0. Burst has an upper bound, so that nothing is ever rounded: 2^61 divided by the ns per
+	// token, where Rate is a fraction in its lowest terms, and never more than 2^53. That is 26 000 at one per day and 2.3e9 at
+	// one per second.
 	Burst int
 	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
 	// is "token bucket".

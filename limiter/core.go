@@ -1,6 +1,6 @@
 package limiter
 
-// Where to read on: limiter.go has the interface for callers, rule.go turns a rule into a limit, and limit.go has the
+// Where to read next: limiter.go has the interface for callers, rule.go turns a rule into a limit, and limit.go has the
 // Policy around a core. Each rule has a file with its core, next to bucket.go: gcra.go. keyed.go keeps states of a core
 // in a table. shaper.go and queue.go are thin shells around the pure spacer.go and waitlist.go.
 
@@ -12,8 +12,8 @@ type core[S any] interface {
 	// take takes n tokens, at least 1 and at most max, now or in at most maxWait ns. It returns the wait and a stamp
 	// for giveBack, whose uppermost bit is 0. If it cannot, it returns false and the time until it could.
 	take(s *S, m moment, n, maxWait int64) (wait int64, stamp uint64, ok bool)
-	// giveBack returns the tokens of a loan as far as time has not returned them already. It may return fewer.
-	// Never more tokens pass than if the loan had not been taken, where a reservation passes at its promised time.
+	// giveBack returns the tokens of a loan that have not come back with time. It may return fewer. It never lets more tokens
+	// pass than if the loan had not been taken, where a reservation passes at its promised time.
 	giveBack(s *S, m moment, l loan)
 	peek(s *S, m moment) State
 	// idle reports whether the state equals a new one.
@@ -32,7 +32,7 @@ type core[S any] interface {
 	heir(s *S, m moment) S
 }
 
-// A loan is the tokens to give back, of those taken with a stamp.
+// A loan describes tokens to give back, out of those taken with a stamp.
 type loan struct {
 	n, rest int64  // tokens that come back, and that are kept
 	took    int64  // ns at which they were taken, or earlier

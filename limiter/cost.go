@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway/internal/rejections"
 )
 
-// A tooLateError is a refusal because of the deadline of a context. It also matches context.DeadlineExceeded, and does
+// A tooLateError is a refusal caused by the deadline of a context. It also matches context.DeadlineExceeded, and does
 // not allocate.
 type tooLateError struct{ *spillway.Rejection }
 

@@ -114,8 +114,8 @@ func (s *gcraState) count(n int64) (stamp uint64) {
 	return s.taken
 }
 
-// giveBack returns the tokens that time has not returned yet. While the level is above full, a caller waits that
-// already knows its time. Then only the last in the queue can leave.
+// giveBack returns the tokens that have not come back with time. While the level is above full, waiting callers already know
+// their times, so only the last in the queue can leave.
 func (g *gcra) giveBack(s *gcraState, m moment, l loan) {
 	switch s.level, s.last = g.levelAt(s, m.ns); {
 	case s.level <= g.full:

@@ -180,7 +180,7 @@ func (k *Keyed) Rule() Rule {
 func (k *Keyed) Tune(rule Rule) error { return k.TuneAt(readClock(), rule) }
 
 // TuneAt replaces the rule of all keys from now on, as [Limiter.TuneAt] does for one. It visits every key while
-// requests wait, which takes some 10 ms for a million keys.
+// requests wait, which takes about 10 ms for a million keys.
 func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	if k.keys == nil {
 		return errors.New("limiter: Keyed: Tune: a zero Keyed has no limit to tune: make it with NewKeyed")

@@ -96,8 +96,9 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	case b.stamp != noStamp && b.stamp&sharedBit != 0:
 		s, b.stamp = &sh.shared, b.stamp&^sharedBit
 	case k.lent:
-		// Without a stamp it is unknown whether it was lent while the key had no limit of its own. What the key does not hold,
-		// be it because such a one was taken for its own before, is still missing from the shared one.
+		// Without a stamp it is unknown whether a place was lent while the key had no limit of its own. Places that the key
+		// does not hold, perhaps because an earlier call mistook a shared place for its own, are still missing from the shared
+		// limit.
 		own := s.lent(b.n)
 		c.giveBack(&sh.shared.state, m, loan{n: b.n - own})
 		if b.n = own; s == nil {
@@ -114,7 +115,7 @@ func (k *keyed[S]) giveBack(m moment, key string, b loan) {
 	sh.counts.returned++
 }
 
-// lent returns how many of n tokens are taken from s, a state of a limit that lends. s may be nil.
+// lent returns how many places are taken in s, the state of a limit that lends, and at most n. s may be nil.
 func (s *slot[S]) lent(n int64) int64 {
 	if s == nil {
 		return 0

@@ -21,7 +21,7 @@ type limit[S any] struct {
 	// closed is the time until which nothing passes, unless tokens are given back. With it, refusals during a flood
 	// take no lock.
 	closed atomic.Int64
-	fast   stats.Counter // the refusals without lock
+	fast   stats.Counter // refusals without the lock
 
 	mu sync.Mutex
 	// Guarded by mu.

@@ -92,9 +92,9 @@ type Stats struct {
 	// For a Shaper and a Queue: requests that wait now, including reservations, and requests that gave up because their
 	// context ended or by [Reservation.CancelAt].
 	Waiting, Cancelled int64
-	// Of a Queue: how many of Admitted had to wait.
+	// For a Queue: how many of Admitted had to wait.
 	Waited int64
-	// Of a Shaper and a Queue, in seconds: the waits of admitted requests that had to wait, and of requests that were
+	// For a Shaper and a Queue, in seconds: the waits of admitted requests that had to wait, and of requests that were
 	// refused after a wait.
 	Waits, RefusedAfter stats.Distribution
 }

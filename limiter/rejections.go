@@ -37,11 +37,11 @@ func (r *refusals) after(wait time.Duration) *spillway.Rejection {
 	return r.After(max(wait, 1))
 }
 
-// republished is how often a rejection that counts down is published anew.
+// republished is how often a rejection that counts down is published again.
 const republished = 100 * time.Millisecond
 
-// A countdown is a rejection whose RetryAfter leads to a fixed instant, such as the end of a window. It is published
-// anew at most every 100 ms, so its RetryAfter is off by at most that much.
+// A countdown is a rejection whose RetryAfter leads to a fixed instant, such as the end of a window. It is published again at
+// most every 100 ms, so its RetryAfter is off by at most that much.
 type countdown struct {
 	shown atomic.Pointer[countdownAt]
 }

@@ -18,7 +18,7 @@ import (
 type SlidingWindow struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^53.
 	Limit int
-	// Window is how long what passed counts.
+	// Window is how long passed tokens count.
 	Window time.Duration
 	// Buckets is the number of sub-windows, at most one for each ns of Window and at most 1000. If Buckets is 0, it is 60.
 	Buckets int
@@ -35,7 +35,7 @@ type SlidingWindow struct {
 type SlidingLog struct {
 	// Limit is how many tokens may pass in any Window, at least 1 and at most 2^20, which bounds the log to 32 MiB.
 	Limit int
-	// Window is how long what passed counts.
+	// Window is how long passed tokens count.
 	Window time.Duration
 	// Name is the name of the limit in rejections, metrics and header fields, in printable ASCII. If Name is empty, it
 	// is "sliding log".

@@ -137,7 +137,7 @@ func (s *spacer) cancel(now int64, sp *spot, n int64) {
 	case sp.granted:
 		s.giveBack(now, loan{n: n, rest: sp.n - n, took: sp.took, stamp: sp.stamp})
 	case s.pledgedBehind(sp):
-		if n == sp.n { // no goroutine waits for it any more
+		if n == sp.n { // no goroutine waits for it now
 			sp.ready = nil
 			if s.leader == sp {
 				s.lead(sp)
@@ -202,8 +202,8 @@ func (s *spacer) remove(sp *spot) {
 	s.waitingCost -= sp.n
 }
 
-// setRate changes the rate. Costs that were already poured in take as long as before, so they cannot be given back by
-// the number of tokens any more. Saved slack keeps its number of tokens.
+// setRate changes the rate. Costs that were already poured in take as long as before, so a number of tokens no longer says how
+// much of them to give back. Saved slack keeps its number of tokens.
 func (s *spacer) setRate(now int64, g *gcra, slack int64) {
 	s.grant(now)
 	level, last := s.gcra.levelAt(&s.state, now)

@@ -57,7 +57,7 @@ const (
 	fullSteps = 32 // slots looked at for each new key if the table is full
 
 	// A shard that has nothing to forget then searches other shards.
-	besideSteps  = 128                          // slots looked at in all
+	besideSteps  = 128                          // total slots looked at
 	besideShards = 16                           // of others at most
 	besideEvery  = int64(10 * time.Millisecond) // how long it skips them after it found nothing there
 )
@@ -200,7 +200,7 @@ func (sh *shard[S]) forget(t *table[S], steps int, now int64, idle func(*S) bool
 	}
 }
 
-// free empties slot i and moves up the slots that would not be found any more.
+// free empties slot i and moves up the slots that could no longer be found.
 func (sh *shard[S]) free(i int) {
 	mask := len(sh.slots) - 1
 	for j := (i + 1) & mask; sh.slots[j].id != 0; j = (j + 1) & mask {

@@ -236,5 +236,5 @@ func (w *window) follows(old core[windowState]) error {
 	return nil
 }
 
-// adopt lets the present window go on.
+// adopt lets the current window continue.
 func (w *window) adopt(*windowState, moment, core[windowState]) {}

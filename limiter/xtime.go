@@ -19,8 +19,8 @@ import (
 // An XTime is the [Rule] that a *[rate.Limiter] of golang.org/x/time decides, for services that have one already and
 // share it with other code. A [Bucket] does the same at half the cost, exactly.
 //
-// x/time treats a time before the last one as a step back, and gains tokens by it. The limit passes it the later of the
-// two times.
+// If a time is before the last one, x/time takes that as a step back of the clock and gains tokens. So the limit passes it the
+// later of the two times.
 //
 // A request that a later Policy refuses, and a refund, give back all tokens, because x/time does not report how many of them
 // have refilled already. If the bucket was full in between, these tokens exceed the limit. This can happen if the
@@ -86,7 +86,7 @@ func (x *xtime) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, e
 	return 0, nil
 }
 
-// take takes n tokens at now, or reserves them if they will be there within maxWait. It returns the time that it used.
+// take takes n tokens at now, or reserves them if they will be available within maxWait. It returns the time that it used.
 func (x *xtime) take(now time.Time, n int64, maxWait time.Duration) (at time.Time, wait time.Duration, v verdict) {
 	if n < 0 || n > x.burst() {
 		x.impossible.Add(1)
@@ -136,7 +136,7 @@ func (x *xtime) ReserveAt(now time.Time, n int, maxWait time.Duration) (Reservat
 
 func (x *xtime) ns(t time.Time) int64 { return x.clock.ns(t) }
 
-// refund takes a negative number, because a cancelled rate.Reservation would give back less if other requests came since.
+// refund takes a negative number of tokens, because a cancelled rate.Reservation would give back less after later requests.
 // Any excess over the burst is cut off at the next call.
 func (x *xtime) refund(now time.Time, _ Reservation, n int64) {
 	x.limiter.ReserveN(x.at(now), int(-n))

@@ -171,7 +171,7 @@ func await(f func()) {
 // enough is the number of requests that exhausts a policy that leaks one permit each time.
 const enough = 2000
 
-// endBy admits requests through a Gate, ends them by way, and returns how many requests are admitted afterwards.
+// endBy admits requests through a Gate, ends each with way, and returns how many requests are admitted afterwards.
 func (c *check) endBy(b base, way func(end func())) (admitted int, inFlight int64) {
 	// Under the race detector the stack of a goroutine that calls promoted methods seems to grow with each call, and
 	// the cost of starting a goroutine grows with the depth of the stack. So this begins with a new goroutine.

@@ -247,7 +247,7 @@ func (d *driver) nothingLeft(b base, history string) bool {
 // recovery is how many good requests, a second apart, make a policy forget past failures.
 const recovery = 200
 
-// recover lets the policy see good times.
+// recover runs good requests until the policy has forgotten past failures.
 func (d *driver) recover() (admitted int) {
 	admitted = d.serve(recovery, time.Second, spillway.Success)
 	d.sleep(d.c.o.Idle)

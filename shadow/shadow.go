@@ -29,7 +29,7 @@ const noTicket = ^spillway.Ticket(0)
 // New returns a Shadow, which asks up to eight candidates about every request and refuses nothing: a dry run on live
 // traffic. It counts the requests that each candidate would have refused, and how many of these decisions were right.
 // Put it in front of the policies that refuse, so that it sees every request. A candidate learns only from requests
-// that it admitted. Do not use a policy that queues, because requests would wait in it without need. New panics if
+// that it admitted. Do not use a policy that queues, because requests would wait in it needlessly. New panics if
 // there is no candidate, if one is nil, or if there are more than eight.
 func New(candidates ...spillway.Policy) *Shadow {
 	if len(candidates) == 0 || len(candidates) > maxCandidates {

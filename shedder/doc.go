@@ -11,17 +11,17 @@
 //
 //   - By Little's law, a service that answers rate requests per second, and takes T seconds for each, has rate × T
 //     requests in flight. The Shedder learns both, and this limit always holds.
-//   - While the CPU is short, a tighter limit holds: in flight <= pass × rt + room. Here pass is the greatest rate of answers
-//     over one latency, rt the typical latency of the calm service, and room keeps the CPU full. While goroutines keep
-//     waiting for a processor, a random share of the requests is refused too.
-//   - The typical latency rises only by proof. Missing answers, or a tighter limit that costs answers, prove that a
+//   - While the CPU is short, a tighter limit holds: in flight <= pass × rt + room. Here pass is the highest rate of
+//     answers over one latency, rt the typical latency of the calm service, and room keeps the CPU full. While goroutines
+//     keep waiting for a processor, a random share of the requests is refused too.
+//   - The typical latency rises only on proof. Missing answers, or a tighter limit that costs answers, prove that a
 //     dependency is slow. A queue that grows in order, with steady answers none of which comes too soon, proves that a
 //     pool is full.
 //
 // [Options.SLO] is the one knob that matters: it bounds how long admitted requests take, even before anything is
 // learnt. docs/algorithms.md explains the law, its constants and its weaknesses.
 //
-// # Short CPU
+// # CPU shortage
 //
 // The CPU is short while the usage, raw or smoothed, reaches [Options.CPUThreshold], or while goroutines wait long for
 // a processor. The tighter limit holds for [Options.CoolDown] after the last overload. [Options.Signals] adds signs of

@@ -25,9 +25,9 @@ type Signal struct {
 	Threshold float64
 }
 
-// Throttled is the Signal that a CPU quota stops the process in at least the given share of its periods, in (0, 1]. It
-// reads the last sample of cpu, which must also be the [Options.CPU]. The limit takes a quota into account even without
-// this Signal: see [Stats.QuotaPause].
+// Throttled returns a Signal that is high while a CPU quota stops the process in at least the given share, in (0, 1], of its
+// periods. It reads the last sample of cpu, which must also be the [Options.CPU]. The limit takes a quota into account even
+// without this Signal: see [Stats.QuotaPause].
 func Throttled(cpu CPUSampler, threshold float64) Signal {
 	return Signal{Name: "throttled", Threshold: threshold, Read: func(now time.Time) (float64, error) {
 		s := cpu.Sample(now)

@@ -26,7 +26,7 @@ type processors struct {
 	speed     float64       // speed of a core; 1 is normal, less while a neighbour takes its share
 	stopped   time.Duration // time until which no core runs: a pause, or a used-up quota
 	resuming  bool
-	used      time.Duration // CPU time in all
+	used      time.Duration // total CPU time
 	quota     float64       // CPUs; 0 is none
 	period    time.Duration
 	inPeriod  time.Duration // CPU time used in this period
@@ -38,7 +38,7 @@ type processors struct {
 	spare     *task // tasks to use again
 }
 
-// add makes a goroutine runnable that wants d of CPU and then does done.
+// add makes a goroutine runnable that needs d of CPU and then calls done.
 func (p *processors) add(d, slice time.Duration, done func()) {
 	t := p.spare
 	if t == nil {
@@ -77,7 +77,7 @@ func (p *processors) run(t *task) {
 	p.e.after(time.Duration(float64(t.cpu)/p.speed), t.next)
 }
 
-// end takes t from its core, to the end of the queue if it wants more.
+// end takes t off its core, and puts it at the end of the queue if it needs more.
 func (p *processors) end(t *task) {
 	p.used += t.cpu
 	p.idle++

@@ -23,7 +23,7 @@ type event struct {
 	run func()
 }
 
-// at plans f for time t, or for now if t is past.
+// at schedules f for time t, or for now if t is past.
 func (e *engine) at(t time.Duration, f func()) {
 	e.seq++
 	e.events.push(event{max(t, e.now), e.seq, f})
@@ -31,7 +31,7 @@ func (e *engine) at(t time.Duration, f func()) {
 
 func (e *engine) after(d time.Duration, f func()) { e.at(e.now+d, f) }
 
-// last plans f for time t, which must not be before that of an earlier call.
+// last schedules f for time t, which must not be before that of an earlier call.
 func (e *engine) last(t time.Duration, f func()) {
 	e.seq++
 	e.lasts.push(event{t, e.seq, f})

@@ -12,10 +12,10 @@ type Event struct {
 	Cores     int           // processors from now on; 0 changes nothing
 	Pool      string        // the pool that Slots is about
 	Slots     int           // of Pool from now on; 0 changes nothing
-	// Blind makes the sensors fail from now on, as where the files of a control group are missing; Sighted ends that.
+	// Blind makes the sensors fail from now on, as if the files of a control group were missing; Sighted ends that.
 	Blind, Sighted bool
 
-	// Slower is added to the wait of each stage that has one from now on, on all hosts; negative takes it off again.
+	// Slower is added to the wait of each stage that has one from now on, on all hosts; a negative value shortens it again.
 	Slower time.Duration
 	// Stretch multiplies the drawn waits from now on, on all hosts; 1 is normal, and 0 changes nothing. It applies
 	// before Slower.

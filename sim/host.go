@@ -136,7 +136,7 @@ func (w *waits) read() *metrics.Float64Histogram {
 	return &w.hist
 }
 
-// slots are a pool, such as one of connections to a database: first come, first served.
+// slots are a pool, such as connections to a database: first come, first served.
 type slots struct {
 	all     int
 	free    int // negative while more are in use than there are

@@ -120,7 +120,7 @@ func lock(load float64) Scenario {
 	return s
 }
 
-// neighbour is a load of 0.8 while for the second of three minutes a neighbour takes half of each core.
+// neighbour is a load of 0.8; in the second of three minutes, a neighbour takes half of each core.
 func neighbour() Scenario {
 	s := service("neighbour", Phase{For: time.Minute, Load: 0.8}, Phase{For: time.Minute, Load: 0.8, Measured: true},
 		Phase{For: time.Minute, Load: 0.8})
@@ -128,7 +128,7 @@ func neighbour() Scenario {
 	return s
 }
 
-// pauses is a load of 0.6 with a pause of 60 ms every second, such as a garbage collector makes that runs short of memory.
+// pauses is a load of 0.6 with a pause of 60 ms every second, such as those of a garbage collector that is short of memory.
 func pauses() Scenario {
 	s := service("pauses", Phase{For: 5 * time.Minute, Load: 0.6, Measured: true})
 	s.Events = []Event{{At: time.Second, Every: time.Second, Pause: 60 * time.Millisecond}}

@@ -18,7 +18,7 @@ func failingDependency() Scenario {
 	return s
 }
 
-// quotaCut is 0.8 of the capacity of one CPU, the quota, that is cut to half of one for the second of three minutes.
+// quotaCut is a load of 0.8 under a quota of one CPU, which is halved for the second of three minutes.
 func quotaCut() Scenario {
 	s := service("quota-cut", Phase{For: time.Minute, Load: 0.8}, Phase{For: time.Minute, Load: 0.8, Measured: true},
 		Phase{For: time.Minute, Load: 0.8})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Result is the outcome of a [Scenario]. Goodput and latencies are of its measured phases. Shares without a
+// A Result is the outcome of a [Scenario]. Goodput and latencies cover its measured phases. Shares without a
 // value are NaN. Durations without a value are the greatest Duration, which stands for never.
 type Result struct {
 	Scenario string
@@ -31,14 +31,14 @@ type Result struct {
 	Series  []Point // every 100 ms
 }
 
-// A ClassResult is the part of a [Result] that one class of requests has.
+// A ClassResult is the part of a [Result] about one class of requests.
 type ClassResult struct {
 	Name   string
 	Served float64       // share of the requests that were answered in time
 	P99    time.Duration // latency of the served
 }
 
-// A HostResult is the part of a [Result] of one host, in all phases.
+// A HostResult is the part of a [Result] about one host, in all phases.
 type HostResult struct {
 	Share   float64 // of all requests that were sent to it
 	Refused float64 // share of its requests

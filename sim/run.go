@@ -68,7 +68,7 @@ func newSimulation(s Scenario, seed uint64, newGate func(*Host) (*spillway.Gate,
 	return sim, nil
 }
 
-// finish runs everything up to the given time, and a little longer so that the last ones are answered.
+// finish runs everything up to the given time, and a little longer so that the last requests are answered.
 func (s *simulation) finish(at time.Duration) *Result {
 	s.engine.run(at)
 	s.out.close()

@@ -89,7 +89,7 @@ type Stage struct {
 // A Client is the behaviour of the clients.
 type Client struct {
 	Deadline time.Duration // when it gives up; the request continues. If Deadline is 0, it is 1 s.
-	Useful   time.Duration // an answer after it is worth nothing. If Useful is 0, it is 250 ms.
+	Useful   time.Duration // a later answer is worthless. If Useful is 0, it is 250 ms.
 	Retries  int           // how often it asks again after a refusal, a failure or a deadline
 	Backoff  Dist          // how long it waits before it does. If Backoff is zero, it is 50 ms plus 100 ms exponential.
 	// Before, if set, is asked before each request is sent to h at r.Arrived. If send is false, the request is not sent
@@ -98,7 +98,7 @@ type Client struct {
 	Before func(h *Host, r spillway.Request) (heard func(now time.Time, refused bool), send bool)
 }
 
-// A Phase is a time of load.
+// A Phase is a period of load.
 type Phase struct {
 	For  time.Duration
 	Load float64 // at its beginning, as a share of the capacity

@@ -53,7 +53,7 @@ func (ev *Event) validate(i int, s *Scenario) error {
 	return nil
 }
 
-// improper reports whether v is negative, infinite or no number.
+// improper reports whether v is negative, infinite or not a number.
 func improper(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 
 func (m *Machine) validate() error {

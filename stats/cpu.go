@@ -16,7 +16,7 @@ type CPUOptions struct {
 	Source CPUSource
 	// Read returns the CPU usage in place of a Source, as a fraction of the CPU that this process may use: a finite
 	// number, at least 0; values above 1 count as 1. If it returns an error or any other number, the usage is unknown. It
-	// is never run concurrently with itself. If Read is nil, Source counts.
+	// is never run concurrently with itself. If Read is nil, Source is used.
 	Read func() (float64, error)
 	// Interval is the least time between two readings. If Interval is 0, it is 250 ms.
 	// It is at least 1 ms.
@@ -103,7 +103,7 @@ func (c *cpuMeter) read(now time.Time) (CPUReading, error) {
 	return r, err
 }
 
-// measure moves next on by a reading.
+// measure updates next with a reading.
 func (c *cpuMeter) measure(next *CPUSample, r *CPUReading, at time.Time) {
 	span := at.Sub(c.baseAt)
 	if c.baseAt.IsZero() {

@@ -50,8 +50,8 @@ type gcMeter struct {
 }
 
 // NewGC returns a Sensor of the share of the CPU that the garbage collector takes, with the options o; nil means the
-// defaults. It reads nothing yet. The Go runtime counts up to the end of the last collection. So CPU is the share
-// between the ends of two collections. After that it falls until another collection ends, as if none were running.
+// defaults. It reads nothing yet. The Go runtime counts up to the end of the last collection. So CPU is the share between the
+// ends of two collections. Afterwards it falls until the next collection ends, as if none were running.
 func NewGC(o *GCOptions) (*Sensor[GCSample], error) {
 	if o == nil {
 		o = &GCOptions{}

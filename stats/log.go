@@ -13,7 +13,7 @@ import (
 
 // A Log writes a line when one of the policies of its sources runs into trouble, and one when that is over: a shedder that
 // is overloaded, a breaker that opens, an adaptive limit or a throttle that refuses, a sensor that cannot be read, Redis
-// that does not answer a cluster limit. A rate limit or a queue that refuses does its work, so that is not logged. The
+// that does not answer a cluster limit. A rate limit or a queue that refuses only does its job, so that is not logged. The
 // attributes are
 //
 //	name      the key of the source
@@ -116,7 +116,7 @@ var watches = map[string]watch{
 	"lock":     {begins: silent, ends: answers, grows: unanswered, refuses: refusals},
 }
 
-// sensorDown is the watch of a sensor. The first reading of a sensor may be missing, so one look is not enough.
+// sensorDown watches a sensor. The first reading of a sensor may be missing, so one look is not enough.
 var sensorDown = watch{begins: "a sensor cannot be read", ends: "the sensor can be read again", looks: 2}
 
 // A trouble is something that may go wrong: with a policy, or with one of its sensors.

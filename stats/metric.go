@@ -22,11 +22,11 @@ type Source interface {
 type Metric struct {
 	Name string // with dots, such as "spillway.gate.in_flight"
 	Help string // a sentence
-	Unit string // in UCUM, such as "s", "{request}", "{request}/s" or "1" for a ratio; "" for 0 and 1 as no and yes
+	Unit string // in UCUM, such as "s", "{request}", "{request}/s" or "1" for a ratio; "" for 0 (no) and 1 (yes)
 	Kind Kind
-	// Labels tell the figures of one Name apart: {policy checkout-db}, {reason limit reached}. Their values are few and do
-	// not come from clients, except that of the label key, whose metrics only the live page shows, if it is asked to.
-	// They are shared between metrics, so do not modify them.
+	// Labels tell the figures of one Name apart: {policy checkout-db}, {reason limit reached}. Their values are few and do not
+	// come from clients, except in the label key: only the live page shows such metrics, if it is asked to. They are shared
+	// between metrics, so do not modify them.
 	Labels []Label
 	Value  float64 // finite; the mean for a KindHistogram
 	// Distribution is the value of a KindHistogram, and nil for the other kinds.

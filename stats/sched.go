@@ -15,9 +15,9 @@ type SchedLatencyOptions struct {
 	Interval time.Duration
 	// Quantile is the quantile that is published as Value. If Quantile is 0, it is 0.99. It must be less than 1.
 	Quantile float64
-	// Read returns a histogram, in seconds, that has counted since some time in the past. If Read is nil, the Go
-	// runtime's /sched/latencies:seconds is read. The histogram is not kept: Read may return the same one again with new
-	// counts. Read is never run concurrently with itself.
+	// Read returns a cumulative histogram of waits, in seconds. If Read is nil, the Go runtime's
+	// /sched/latencies:seconds is read. The histogram is not kept: Read may return the same one again with new counts.
+	// Read is never run concurrently with itself.
 	Read func() (*metrics.Float64Histogram, error)
 }
 
@@ -100,7 +100,7 @@ func (s *schedMeter) take(next *SchedSample, now time.Time) time.Time {
 	return now
 }
 
-// measure moves next on by a reading.
+// measure updates next with a reading.
 func (s *schedMeter) measure(next *SchedSample, hist *metrics.Float64Histogram, now time.Time) {
 	count, ok := s.subtract(hist.Counts)
 	span := now.Sub(s.at)

@@ -28,7 +28,7 @@ type Sensor[S sample] struct {
 	beat beat
 }
 
-// A sample has one figure that says most.
+// A sample has one main figure.
 type sample interface {
 	figure() (float64, error)
 }

@@ -76,7 +76,7 @@ func (c *cgroupSource) read(now time.Time) (r CPUReading, limits groupLimits, er
 		return CPUReading{}, limits, err
 	}
 	if c.levels, err = c.group.Levels(c.levels[:0]); err != nil {
-		c.forget() // it may have been removed: look it up anew next time
+		c.forget() // it may have been removed: look it up again next time
 		return CPUReading{}, limits, err
 	}
 	r = CPUReading{Source: "cgroup v2", Levels: make([]CPULevel, len(c.levels))}

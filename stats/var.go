@@ -2,7 +2,7 @@ package stats
 
 import "encoding/json"
 
-// A Var shows sources as JSON. It is an expvar.Var, so that a program that publishes it imports expvar, and no other does:
+// A Var shows sources as JSON. It is an expvar.Var, but only programs that publish it import expvar:
 //
 //	expvar.Publish("spillway", stats.Var{"api": gate})
 //

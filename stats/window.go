@@ -15,7 +15,7 @@ import (
 // clock. A sample far in the future replaces current buckets until that time.
 //
 // Add does not lock. It allocates 128 bytes when a bucket begins, and otherwise nothing. Methods may be called
-// concurrently, and no sample is lost when many callers meet a new bucket.
+// concurrently, and no sample is lost when many callers begin a new bucket.
 //
 // A Window of outcomes can record 1 for a failure and 0 for a success: then Count is the number of requests, and Sum is
 // the number of failures.

@@ -15,7 +15,7 @@ const maxBuckets = 1 << 16
 type slots struct {
 	span time.Duration
 	base atomic.Pointer[time.Time]
-	last atomic.Int64 // a slot seen lately, never negative, tried first because a multiplication is cheaper than a division
+	last atomic.Int64 // a slot seen recently, never negative, tried first because a multiplication is cheaper than a division
 }
 
 // at returns the number of the slot that holds now. The result of Sub is monotonic if both times have a monotonic

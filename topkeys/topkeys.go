@@ -27,8 +27,9 @@ const (
 // policy of its [spillway.Gate] refuses, or that gave up in its queue. Counts are halved every minute, so the list is about now.
 //
 // It keeps 512 counts, by the algorithm Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent
-// and Top-k Elements in Data Streams", 2005), in 50 KB. So a client that invents keys cannot make it grow, nor hide. A
-// refusal neither waits for another one nor allocates: one that comes while its part of the keys is being counted is left out.
+// and Top-k Elements in Data Streams", 2005), in 50 KB. So a client that invents keys can neither make it grow nor hide. A
+// refusal neither waits for another one nor allocates: one that arrives while its part of the keys is being counted is left
+// out.
 //
 // It is made by [New] and safe for concurrent use; the zero Sketch counts nothing. It owns no goroutine and needs no Close.
 type Sketch struct {

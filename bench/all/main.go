@@ -139,5 +139,5 @@ func (c *command) run(file string) []string {
 	return words
 }
 
-// show is the command as the page has it.
+// show is the command as the page shows it.
 func (c *command) show() []string { return c.run(c.file) }

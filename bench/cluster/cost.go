@@ -17,14 +17,14 @@ type cost struct {
 	Name    string  `json:"name"`
 	Command float64 `json:"command_us"` // µs that the server spends in its commands, including those called by scripts
 	Busy    float64 `json:"busy_us"`    // the same, while many ask about one key
-	CPU     float64 `json:"cpu_us"`     // µs of CPU of the server in all, with reading and writing
+	CPU     float64 `json:"cpu_us"`     // µs of CPU time of the server, including reading and writing
 	Trip    float64 `json:"trip_us"`    // µs that the caller waits
 	Errors  float64 `json:"errors"`     // part of the calls that end in an error while many ask about one key
 }
 
 // costs measures the cost of a decision for the server.
 func (b *bench) costs(ctx context.Context) ([]cost, error) {
-	l := limit{addr: b.server.Addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll, wait: time.Second} // a busy machine is no error
+	l := limit{addr: b.server.Addr, rate: plenty, nodes: 1, loss: cluster.RefuseAll, wait: time.Second} // a busy machine is not an error
 	all := []entry{
 		l.bucket(),
 		l.rule("spillway FixedWindow", limiter.FixedWindow{Limit: plenty, Period: time.Hour}),

@@ -45,7 +45,7 @@ const plenty = 1_000_000
 // abundance is a rate too large to be used up by asking a process.
 const abundance = 1_000_000_000
 
-// key is what all ask about.
+// key is the key that all limiters ask about.
 const key = "key"
 
 // compared returns the entries that are compared in everything but the cost of their scripts.

@@ -108,7 +108,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// A span is some time of the wall clock, in whole windows.
+// A span is a stretch of the wall clock, in whole windows.
 type span struct{ first, end int64 }
 
 // spend lets time pass, and returns the windows that lie within.
@@ -124,7 +124,7 @@ func spend(ctx context.Context, d time.Duration) span {
 
 func (s span) seconds() float64 { return float64(s.end-s.first) * window.Seconds() }
 
-// A sum is the counts of one limiter over some time.
+// A sum holds the counts of one limiter over a stretch of time.
 type sum struct {
 	admitted []int // by node
 	errors   int

@@ -120,7 +120,7 @@ func heatTable(heats []heat, callers int) table {
 	return t
 }
 
-// thousands parts the digits of a whole number.
+// thousands groups the digits of a whole number.
 func thousands(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -6,8 +6,8 @@
 //
 // It has four parts. Part cost measures what a decision costs the server, and hot how many decisions about one key a
 // process gets. Part loss measures what processes let through together while Redis is killed, and skew the same while
-// their clocks differ. The program starts a redis-server. With -redis it uses an idle server of yours, which it does
-// not kill: then loss is left out.
+// their clocks differ. The program starts a redis-server. With -redis it uses your own idle server, which it does not kill:
+// then loss is left out.
 //
 // In cost and hot every limiter is measured once in each pass. The passes follow one another, so that a slow spell of
 // the machine affects all limiters alike. The tables give medians over the passes. In loss and skew all limiters run at

@@ -141,7 +141,7 @@ func goBreakerTwoStepOpen() op {
 	}
 }
 
-// hystrixRoom is how many calls hystrix may have inside: it counts a call as ended some time after it has returned.
+// hystrixRoom is how many calls hystrix may have in flight: it counts a call as ended some time after it has returned.
 const hystrixRoom = 10_000
 
 func hystrixDo() op {

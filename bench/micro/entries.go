@@ -23,12 +23,12 @@ var (
 	errNoTurn = errors.New("it did not begin to refuse")
 )
 
-// entries returns all that can be measured, the yardstick first.
+// entries returns everything that can be measured, the yardstick first.
 func entries() []entry {
 	return slices.Concat(baselines(), spillwayEntries(), limiterEntries(), shedders(), breakers(), limits())
 }
 
-// always starts an op that needs no preparation that could fail, and nothing to end it.
+// always starts an op whose preparation cannot fail and which needs no closing.
 func always(build func() op) func() (op, func(), error) {
 	return func() (op, func(), error) { return build(), nil, nil }
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An op asks a policy once and, if admitted, ends the request. It reports whether the request went the way of its entry:
+// An op asks a policy once and, if admitted, ends the request. It reports whether the request took the path of its entry:
 // admitted for the path "admit", refused for "refuse". Many goroutines call it at once.
 type op func() bool
 
@@ -39,7 +39,7 @@ type result struct {
 	Spread float64 `json:"spread"`
 	// Allocs is heap allocations per operation, rounded.
 	Allocs int `json:"allocs"`
-	// Taken is the share of operations that went the way of the path.
+	// Taken is the share of operations that took the path.
 	Taken float64 `json:"taken"`
 }
 

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates that admit everything, and nothing after the first.
+// Rates that admit everything, or nothing after the first request.
 const (
 	plenty = 1e9 // a second
 	rarely = time.Hour
 )
 
-// limits are the peers with a fixed limit. The one of uber waits and never refuses.
+// limits are the peers with a fixed limit. Uber's waits and never refuses.
 func limits() []entry {
 	return []entry{
 		{"x/time rate", bucket, admit, always(func() op { return rate.NewLimiter(plenty, plenty).Allow })},

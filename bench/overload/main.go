@@ -3,7 +3,7 @@
 //
 //	go run ./bench/overload -guards none,spillway,aegis -works cpu,db -loads 2,5,10 -seconds 8 -json figures.json
 //
-// In each pass every guard and several fixed limits meet every load. The best fixed limit for that work and load is the
+// In each pass every guard and several fixed limits face every load. The best fixed limit for that work and load is the
 // yardstick. The guards change places from pass to pass. The capacity is measured before and after a pass. If it has
 // moved, the machine was not steady, and the pass is repeated.
 package main

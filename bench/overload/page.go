@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-go/spillway/lab/overload"
 )
 
-// writePage shows all works on one page, each with the goodput at its loads and the course of its last pass.
+// writePage shows all works on one page, each with the goodput at its loads and the time course of its last pass.
 func writePage(name string, f *figures, runs []*overload.Run) error {
 	p := &report.Page{
 		Title: "Overload, side by side",

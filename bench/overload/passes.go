@@ -11,7 +11,8 @@ import (
 	"github.com/spillway-go/spillway/lab/overload"
 )
 
-// sweeps are the fixed limits that are tried for each work. The best of them is inside the list wherever it was looked for.
+// sweeps are the fixed limits that are tried for each work. In every search so far, the best of them was not at an end of the
+// list.
 var sweeps = map[string][]int{
 	"cpu":      {4, 8, 16, 32},
 	"cpusolid": {1, 2, 4, 8},
@@ -54,7 +55,7 @@ func (s *settings) limits(work string) (guards []string, err error) {
 	return guards, nil
 }
 
-// attempts is how often a pass is begun in which the capacity moves too far.
+// attempts is how often a pass is measured as long as the capacity moves too far.
 const attempts = 3
 
 // measure carries out all passes of one work.
@@ -79,8 +80,8 @@ func (s *settings) measure(work string, measure func(overload.Plan) (*overload.R
 	return passes, nil
 }
 
-// steady measures plan until the capacity stays within the bound. If it never does, it returns the attempt in which it
-// moved least, with a note.
+// steady measures plan until the capacity stays within the bound. If it never does, it returns the attempt in which it moved
+// the least, with a note.
 func (s *settings) steady(plan overload.Plan, measure func(overload.Plan) (*overload.Run, error), out io.Writer) (*overload.Run, error) {
 	var best *overload.Run
 	for range attempts {

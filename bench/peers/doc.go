@@ -6,5 +6,5 @@
 // Each peer is shown at its best. Peers that use the CPU get a true reading of the process's usage as a share of its
 // quota. The reading comes from Spillway's own sensor, unsmoothed, and requests refresh it. Under names with "smooth"
 // it is smoothed as much as they smooth theirs. Under names with "stock" they read for themselves. Logs are off.
-// Gradient2 and Vegas are new implementations after Netflix' concurrency-limits, which has no Go module.
+// Gradient2 and Vegas are reimplementations of Netflix's concurrency-limits, which has no Go module.
 package peers

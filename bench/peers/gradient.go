@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/lab/overload"
 )
 
-// firstLimit is where the limits by latency begin, as in Netflix' library.
+// firstLimit is the initial limit of the latency-based limits, as in Netflix's library.
 const firstLimit = 20
 
 // A limit bounds the requests in flight by a number that is learned from their latencies.
@@ -92,7 +92,7 @@ const (
 )
 
 // newVegas is the limit that estimates the length of the queue from the least latency seen, after TCP Vegas and
-// Netflix' limit of that name.
+// Netflix's limit of that name.
 func newVegas(Facts) (Admission, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	jitter := func() float64 { return 0.5 + rng.Float64()/2 }

@@ -12,7 +12,7 @@ import (
 
 // A Peer is an admission control of another library.
 type Peer struct {
-	// Name is how flags and results call it.
+	// Name is its name in flags and results.
 	Name string
 
 	// New returns it in its first state.

@@ -114,9 +114,9 @@ func startApp(ctx context.Context, o orders, group *overload.Cgroup) (*app, erro
 		return nil, err
 	}
 	a := &app{cmd: cmd, stdin: stdin}
-	a.cmd.Env = append(a.cmd.Env, "GOMAXPROCS=2") // Go's own choice for a process that starts under a quota of less than 2 CPUs
+	a.cmd.Env = append(a.cmd.Env, "GOMAXPROCS=2") // what Go itself chooses under a quota of less than 2 CPUs
 	own(a.cmd, account{})
-	r, w, err := os.Pipe() // Wait would close that of StdoutPipe while it is read
+	r, w, err := os.Pipe() // Wait would close the pipe of StdoutPipe while it is read
 	if err != nil {
 		return nil, err
 	}

@@ -28,11 +28,11 @@ const (
 	answered kind = iota + 1 // answered in full
 	refused                  // because of overload
 	timeout                  // nothing came within the deadline
-	failed                   // anything else, a failed query for one
+	failed                   // anything else, such as a failed query
 	unsent                   // the clients had reached their bound
 )
 
-// A sample is one request. Latency counts from the intended send time, not from when the clients came to it.
+// A sample is one request. Latency counts from the intended send time, not from the time when the clients really sent it.
 type sample struct {
 	at      time.Duration // intended send time
 	latency time.Duration

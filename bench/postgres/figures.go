@@ -91,7 +91,7 @@ func (r *result) measure(samples []sample, from, to time.Duration, capacity floa
 	}
 }
 
-// quantile returns the q-quantile in milliseconds by the nearest rank, or nil if there is nothing to take it of.
+// quantile returns the q-quantile in milliseconds by the nearest rank, or nil if there are no samples.
 func quantile(d []time.Duration, q float64) *float64 {
 	if len(d) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func untilGood(times []time.Duration, back, to time.Duration, rate float64) floa
 	return max(0, to-back).Seconds()
 }
 
-// median returns the middle one of some figures; of an even number, the lower.
+// median returns the median of some figures, the lower one if their number is even.
 func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	return all[(len(all)-1)/2]

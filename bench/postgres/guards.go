@@ -23,7 +23,7 @@ import (
 // Guards beside none, fixed:N and the peers.
 const (
 	perRoute       = "spillway-route" // a shedder for each route
-	withSLO        = "spillway-slo"   // one shedder that is given an objective
+	withSLO        = "spillway-slo"   // one shedder with an objective
 	withRoutes     = "spillway-fair"  // one shedder that shares the capacity among the routes
 	throttlePrefix = "throttle:"      // chi's Throttle
 )
@@ -66,7 +66,7 @@ func newApp(guard string, slo time.Duration, pool *pgxpool.Pool) (http.Handler, 
 	return h, all, err
 }
 
-// findGuard returns a guard that stands before all routes together.
+// findGuard returns a guard in front of all routes together.
 func findGuard(name string, slo time.Duration) (overload.Guard, error) {
 	if name == "none" {
 		return overload.None(), nil

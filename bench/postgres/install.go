@@ -31,7 +31,7 @@ func programs(ctx context.Context) (string, error) {
 	defer cancel()
 	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", "postgresql"}} {
 		cmd := exec.CommandContext(ctx, apt, slices.Concat([]string{"-o", "DPkg::Lock::Timeout=120"}, args)...)
-		// In run level 1 the package does not start a server of its own.
+		// In run level 1 the package does not start its own server.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: apt-get %s: %w: %s", errSkip, args[0], err, out[max(0, len(out)-400):])

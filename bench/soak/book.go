@@ -35,7 +35,7 @@ func (g *gateBook) ended() int64 {
 	return g.outcomes[0] + g.outcomes[1] + g.outcomes[2] + g.outcomes[3]
 }
 
-// enter asks the gate and books the answer. It returns nil if the request was not admitted.
+// enter asks the gate and records the answer. It returns nil if the request was not admitted.
 func (g *gateBook) enter(ctx context.Context, r spillway.Request) (p *pass) {
 	p = &pass{g: g}
 	var err error

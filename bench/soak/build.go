@@ -287,7 +287,7 @@ func (w *world) breakers() spillway.Policy {
 	return b
 }
 
-// A budget is a retry budget and its expected rest.
+// A budget is a retry budget and the tokens that should be left in it.
 type budget struct {
 	*httpgate.RetryBudget
 	w      *world

@@ -54,7 +54,7 @@ func (l *liveRun) handler() http.Handler {
 	return mux
 }
 
-// A client is a kind of client, and how many there are of it.
+// A client is a kind of client and their number.
 type client struct {
 	n    int
 	play func(ctx context.Context, l *liveRun, rng *rand.Rand)
@@ -177,7 +177,7 @@ func halfOpen(ctx context.Context, conn net.Conn, rng *rand.Rand) {
 	pause(ctx, time.Duration(rng.Int64N(int64(1500*time.Millisecond))))
 }
 
-// slowBody sends a body in drops, and every other time not to its end.
+// slowBody sends a body in small pieces, and every other time only a part of it.
 func slowBody(ctx context.Context, conn net.Conn, rng *rand.Rand) {
 	const size, drop = 3000, 100
 	_, _ = fmt.Fprintf(conn, "POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: %d\r\n\r\n", size)

@@ -1,19 +1,18 @@
-// Soak runs the policies for a long time under many troubles at once, and looks for faults. Faults are a lost permit, a count
-// that does not add up, a limit that lets through too much, a leaked goroutine or file, and a growing heap.
+// Soak runs the policies for a long time under many kinds of trouble at once, and looks for faults. Faults are a lost permit, a
+// count that does not add up, a limit that lets through too much, a leaked goroutine or file, and a growing heap.
 //
 //	go run ./bench/soak -hours 24 -virtual        # a day in virtual time, in some minutes
 //	go run ./bench/soak -real -minutes 10         # a real server, real clients and a real Redis
 //	go run ./bench/soak -hours 24 -virtual -seed 7 -json soak.json
 //
-// In virtual time a process has four gates with all policies of the module that limit, shed or break. Its load follows
-// the day. Dependencies become slow, fail and hang, handlers panic and exit, contexts end, and sensors report wrong
-// values. The wall clock is set ahead and back, and options change at random. Every virtual minute the soak compares
-// the figures of every policy and gate with separate books. A seed gives the same run again, as far as goroutines in
-// queues do not matter.
+// In virtual time a process has four gates with all policies of the module that limit, shed or break. Its load follows a daily
+// curve. Dependencies become slow, fail and hang, handlers panic and exit, contexts end, and sensors report wrong values. The
+// wall clock is set ahead and back, and options change at random. Every virtual minute the soak compares the figures of every
+// policy and gate with separate books. A seed repeats a run, except for the timing of goroutines in queues.
 //
 // The real form starts a server behind httpgate on the loopback, with a shedder and a limit on its own redis-server. It
 // attacks the server with clients that come and go, read slowly, send slowly, or connect and stay silent. Meanwhile
-// Redis is restarted. At the end nothing may be in flight, and goroutines, open files and heap are back at their first
+// Redis is restarted. At the end nothing may be in flight, and goroutines, open files and heap are back at their initial
 // values.
 //
 // The exit status is 1 after a violation or a leak. Each is printed with its time, the seed and the expected value.

@@ -36,7 +36,7 @@ type numbers struct{ inFlight, cost, refused, admitted, returned int64 }
 
 func costOf(r spillway.Request) int64 { return max(int64(r.Cost), 1) }
 
-// Admit asks the policy and books the answer.
+// Admit asks the policy and records the answer in the books.
 func (p *probe) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	p.mu.Lock()
 	p.waiting++
@@ -79,7 +79,7 @@ func (p *probe) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 	return t, err
 }
 
-// Done tells the policy, and books the end.
+// Done tells the policy, and records the end in the books.
 func (p *probe) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	p.mu.Lock()
 	p.cost -= costOf(r)

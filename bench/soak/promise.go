@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A ledger records the requests that a limit admitted, and checks them against the promise of the limit. Entries are
-// settled, in the order of their time, once they can no longer be given back.
+// A ledger records the requests that a limit admitted, and checks them against the promise of the limit. Entries are settled in
+// chronological order, once they can no longer be given back.
 type ledger struct {
 	name    string
 	promise promise
@@ -29,7 +29,7 @@ type promise interface {
 	tune(at time.Duration, rate, limit float64)
 }
 
-// take books n tokens used at the time at, which may lie ahead for a reservation.
+// take records n tokens used at the time at, which may be in the future for a reservation.
 func (l *ledger) take(w *world, at time.Time, n int64) *entry {
 	e := &entry{at: at.Sub(w.base), wall: at, n: n}
 	l.settle(w)
@@ -43,7 +43,7 @@ func (l *ledger) take(w *world, at time.Time, n int64) *entry {
 	return e
 }
 
-// settle checks the entries that cannot change any more.
+// settle checks the entries that can no longer change.
 func (l *ledger) settle(w *world) {
 	n := 0
 	for ; n < len(l.entries) && l.entries[n].at+l.hold <= w.now; n++ {

@@ -28,7 +28,7 @@ type liveRun struct {
 	seed     uint64
 	out      io.Writer
 	settle   time.Duration  // how long ended goroutines and files may take to go
-	sabotage func(*liveRun) // a fault made by a test, to see that it is found; nil does nothing
+	sabotage func(*liveRun) // a fault that a test injects to see that it is found; nil does nothing
 	began    time.Time
 	addr     string
 
@@ -171,7 +171,7 @@ func (l *liveRun) watch(ctx context.Context, d time.Duration) (heap []float64) {
 	return heap
 }
 
-// troubles restarts Redis now and then, some six times a minute.
+// troubles restarts Redis now and then, about six times a minute.
 func (l *liveRun) troubles(ctx context.Context, d time.Duration) {
 	rng := rand.New(rand.NewPCG(l.seed, 7))
 	for pause(ctx, min(6*time.Second, d/4)) {
@@ -185,7 +185,7 @@ func (l *liveRun) troubles(ctx context.Context, d time.Duration) {
 	}
 }
 
-// close waits until the server has nothing to do any more, and compares its counts.
+// close waits until the server is idle, and compares its counts.
 func (l *liveRun) close() {
 	l.await("requests in flight", 0, func() int { return int(l.gate.Stats().InFlight) })
 	s, c := l.gate.Stats(), l.concurrency.Stats()
@@ -216,7 +216,7 @@ func (l *liveRun) close() {
 		s.Admitted, s.Succeeded, s.Failed, s.Dropped, s.Ignored, k.AdmittedBy[cluster.FromRedis], l.restarts.Load(), k.Unanswered)
 }
 
-// await reports a figure that does not return to its first value.
+// await reports a figure that does not return to its initial value.
 func (l *liveRun) await(what string, want int, f func() int) {
 	for end := time.Now().Add(l.settle); f() > want && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway"
 )
 
-// traffic plans the arrivals: a Poisson process whose rate follows the day, with surges.
+// traffic plans the arrivals: a Poisson process whose rate follows a daily curve, with surges.
 func (w *world) traffic() {
 	w.after(exp(w.rng, time.Duration(float64(time.Second)/w.rate())), func() {
 		if w.now < w.end {

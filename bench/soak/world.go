@@ -54,7 +54,7 @@ func newWorld(seed uint64, out io.Writer) (*world, error) {
 	return w, nil
 }
 
-// after plans f for so long from now.
+// after schedules f for a time from now.
 func (w *world) after(d time.Duration, f func()) { w.events.plan(w.now+max(d, 0), f) }
 
 // every calls f every d, from d on.
@@ -186,7 +186,7 @@ func (w *world) check() {
 	}
 }
 
-// mostGrowth is how much greater the heap may be at the end than after the first fifth of the time, in which tables fill.
+// mostGrowth is how much larger the heap may be at the end than after the first fifth of the time, in which tables fill.
 const mostGrowth = 0.1
 
 // growth compares the median of the last tenth of the samples with that of the third tenth.

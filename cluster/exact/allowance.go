@@ -16,11 +16,11 @@ import (
 
 // An Allowance is a count per window and key, such as 100 000 per day, that asks Redis for many tokens at once. It
 // takes a chunk of a [Limit] and spends it locally. Redis never gives out more than the limit, so all processes
-// together never exceed it in any window. When Redis loses its data, a window begins anew, as for the Limit.
+// together never exceed it in any window. When Redis loses its data, a window starts over, as for the Limit.
 //
 // A chunk grows with the rate of use, and shrinks as the window is used up, down to one token at its end. A process
-// gives back the tokens that it has not spent within TTL when it next asks, or at [Allowance.Close]. Until then others
-// lack them, at most a chunk for each process and key. A process that dies loses its chunk. Requests are served in the
+// gives back the tokens that it has not spent within TTL when it next asks, or at [Allowance.Close]. Until then other processes
+// cannot use them: at most one chunk for each process and key. A process that dies loses its chunk. Requests are served in the
 // order of their arrival: for fair shares of a rate use a lease.Limit.
 //
 // Admit may block: one request in each chunk waits for Redis. Requests that arrive meanwhile take their
@@ -50,7 +50,7 @@ type AllowanceOptions struct {
 	Chunk int
 	// TTL is how long a process keeps fetched tokens, at least 10 ms and at most 1 h. If TTL is 0, it is 10 s.
 	TTL time.Duration
-	// MaxKeys is the greatest number of keys that are kept, each in some 150 bytes, at most 2^24. Requests of further
+	// MaxKeys is the greatest number of keys that are kept, each in about 150 bytes, at most 2^24. Requests of further
 	// keys go to the Limit one by one. If MaxKeys is 0, it is 65536.
 	MaxKeys int
 }
@@ -196,8 +196,8 @@ func (a *Allowance) Quota(now time.Time, r spillway.Request) spillway.Quota {
 }
 
 // Sweep gives back fetched tokens that were not spent in time, and forgets their keys. A process with many keys should
-// call it now and then. It stops when ctx ends. The error counts the tokens that were not given back; others lack them
-// until their windows end.
+// call it now and then. It stops when ctx ends. The error counts the tokens that were not given back; other processes cannot
+// use them until their windows end.
 func (a *Allowance) Sweep(ctx context.Context) error {
 	if a.limit == nil {
 		return nil

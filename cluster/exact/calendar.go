@@ -58,8 +58,8 @@ func (c *calendarEnds) around(at int64) edges {
 	return e
 }
 
-// end returns when the period around an instant ends. The calendar is that of package limiter, which knows how long a
-// used-up window lasts.
+// end returns when the period around an instant ends. It uses the calendar of package limiter, which knows how long a used-up
+// window lasts.
 func (c *calendarEnds) end(at int64) int64 {
 	w, err := limiter.New(limiter.FixedWindow{Limit: 1, Calendar: c.rule.calendar, Location: c.rule.location})
 	if err != nil {

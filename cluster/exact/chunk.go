@@ -19,14 +19,14 @@ type chunk struct {
 	fetched int64 // ns since base
 }
 
-// A batch is tokens that were fetched together, of one window.
+// A batch holds tokens of one window that were fetched together.
 type batch struct {
 	left  atomic.Int64 // negative after they have been given back
 	until int64        // ns since base; then they are given back
 	stamp int64        // of Redis
 }
 
-// givenBack is the count of a batch that takes no tokens any more.
+// givenBack is the count of a batch that no longer takes tokens.
 const givenBack = math.MinInt64
 
 // fromBatch marks the ticket of a request that took its tokens from a batch. The ticket also holds the stamp of the

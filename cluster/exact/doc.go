@@ -1,4 +1,4 @@
-// Package exact has limits that hold for all processes together, exactly, on Redis.
+// Package exact has limits that apply exactly to all processes together, on Redis.
 //
 //	limit, err := exact.New(&exact.Options{
 //		Client: client, // of github.com/redis/go-redis/v9

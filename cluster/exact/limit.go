@@ -46,7 +46,7 @@ var (
 // tenant, for example, on any number of servers. It asks Redis for every decision, in one round trip and one atomic
 // step. It caches refusals until the time that Redis named. Only the clock of Redis decides.
 //
-// It is exact, and suits limits that are asked up to some thousand times per second and key. For more, and for
+// It is exact, and suits up to a few thousand requests per second and key. For more, and for
 // decisions without a round trip, use a lease.Limit.
 //
 // Admit blocks for a round trip: up to Options.Timeout, or the deadline
@@ -93,29 +93,30 @@ type Options struct {
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
 	// Slot, if it is set, puts all keys of all limits with this Slot into one slot of a Redis Cluster, so that [TakeAll]
-	// can take them together there. One server then has the load of all of them. It may not contain braces or colons.
+	// can take them together there. One server then carries the load of all of them. It may not contain braces or colons.
 	Slot string
 
 	// Fallback decides while Redis does not answer. If Fallback is 0, it is Divide.
 	Fallback cluster.Fallback
 	// Nodes is the number of processes that divide the limit when they [cluster.Divide] it, at most 65536.
 	Nodes int
-	// Timeout is the longest time of a call of Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
+	// Timeout is the longest time that a call of Redis may take, at least 1 ms and at most 1 min. If Timeout is 0, it is 100
+	// ms.
 	Timeout time.Duration
 	// Breaker tunes the breaker that blocks calls to a Redis that does not answer. If Breaker is nil, 5 calls in a row
 	// without an answer open it for 250 ms, and for up to 4 s if the outage continues. If its Name is empty, it is "redis".
 	Breaker *breaker.Options
 
 	// CacheSize is the number of keys whose last answer is cached, so that a flood of refused requests costs Redis
-	// nothing, and headers can be written. Each takes some 200 bytes. If CacheSize is 0, it is 16384.
+	// nothing, and headers can be written. Each takes about 200 bytes. If CacheSize is 0, it is 16384.
 	CacheSize int
 	// CacheTTL is the time after which Redis is asked again about a refused key, however long the refusal lasts. Tokens
 	// that other processes give back, resets and new rules are noticed within that time. A long CacheTTL saves calls in
 	// a flood of requests that stay refused for long. If CacheTTL is 0, it is one second.
 	CacheTTL time.Duration
 
-	// PerClient, if it is set, gives the client with this name, such as a host, its own limit for each key: every
-	// client has all of it. If PerClient is empty, all clients share the limit.
+	// PerClient, if it is set, gives the client with this name, such as a host, its own limit for each key: every client gets
+	// the whole limit. If PerClient is empty, all clients share the limit.
 	PerClient string
 	// Stored makes each key follow the rule that [Limit.SetRule] keeps for it in Redis, if there is one. Every process
 	// reads it with each call of Redis; a process that remembers a refusal uses it for up to CacheTTL. There must be

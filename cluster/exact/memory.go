@@ -79,7 +79,7 @@ func (a *answer) stateAt(now time.Time, rule int) limiter.State {
 func (m *memory) version(key string) uint32 { return m.place(call.ShortKey(key)).changed.Load() }
 
 // remember keeps an answer, unless an answer was forgotten since version was read. It displaces the least useful
-// answer: one that refuses nothing any more, or the oldest.
+// answer: one that no longer refuses anything, or the oldest.
 func (m *memory) remember(a *answer, version uint32) {
 	a.key = call.ShortKey(a.key)
 	p := m.place(a.key)

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/call"
 )
 
-// A refund is tokens of a key to give back.
+// A refund holds tokens of a key to give back.
 type refund struct {
 	key      string
 	n, stamp int64
@@ -38,7 +38,7 @@ func (l *Limit) giveAllBack(ctx context.Context, refunds []refund) error {
 }
 
 // giveSomeBack gives back tokens in one pipeline, and returns an error for each refund that failed. If the periods of a
-// calendar were not those of the server, it tries a second time.
+// calendar differed from the server's, it tries a second time.
 func (l *Limit) giveSomeBack(ctx context.Context, refunds []refund) []error {
 	out := make([]error, len(refunds))
 	todo := make([]int, len(refunds))

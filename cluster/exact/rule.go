@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
-// A rule is a limiter.Rule in the figures that the scripts need. Rules can be compared.
+// A rule holds the figures of a limiter.Rule that the scripts need. Rules can be compared.
 type rule struct {
 	kind     kind
 	name     string
@@ -86,7 +86,7 @@ func rulesOf(what string, given []limiter.Rule) ([]rule, error) {
 	return rules, nil
 }
 
-// span returns the time in which the rule gives its limit again.
+// span returns the time in which the whole limit of the rule comes back.
 func (r rule) span() time.Duration {
 	switch {
 	case r.kind == bucketKind:
@@ -120,7 +120,7 @@ func (r rule) reason() string {
 	return rejections.Quota
 }
 
-// local returns the part of a rule that one of so many nodes has.
+// local returns the part of a rule for one of that many nodes.
 func (r rule) local(nodes int) limiter.Rule {
 	n := int64(nodes)
 	limit := int(max(r.limit/n, 1))
@@ -149,7 +149,7 @@ func (r rule) most() string {
 	return "Limit"
 }
 
-// validate returns an error that names a field that is valid in one process and cannot be kept in Redis.
+// validate returns an error that names a field whose value is valid in one process but cannot be kept in Redis.
 func (r rule) validate() error {
 	switch {
 	case r.limit > maxTokens:

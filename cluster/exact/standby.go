@@ -94,7 +94,7 @@ func (l *Limit) share(key string, n int64, how string, r *Result) {
 	r.State, r.Rule = l.loss.shares[r.rule].PeekAt(now, key), l.rules()[r.rule].name
 }
 
-// shareBack returns tokens that were taken with stamp to this process's part, as far as time has not returned them.
+// shareBack returns tokens that were taken with stamp to this process's part, unless they have come back with time.
 func (l *Limit) shareBack(key string, n, stamp int64) {
 	key = call.ShortKey(key)
 	for _, k := range l.loss.shares {

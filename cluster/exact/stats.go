@@ -17,7 +17,7 @@ type Stats struct {
 
 	AdmittedBy [numSources]int64 // requests let through, by [cluster.Source]: AdmittedBy[cluster.FromRedis], ...
 	RefusedBy  [numSources]int64 // the same requests as in Refused, by [cluster.Source]
-	Unanswered int64             // calls that Redis did not answer, or that the breaker blocked
+	Unanswered int64             // calls that Redis did not answer or the breaker blocked
 	Near       int64             // requests that Redis admitted and that left less than a fifth of a rule
 	Breaker    breaker.State     // whether Redis is asked
 }

@@ -69,8 +69,8 @@ func (l *Limit) TakeUpTo(ctx context.Context, key string, n int) (Result, error)
 }
 
 // Refund gives back n of the tokens of a key that r took, or as many as r still has, and subtracts them from r.Taken.
-// They go back where they came from: to their window if it has not ended, to a bucket as far as time has not refilled
-// it, or to the share of this process. So no window ever admits more than its limit. The error is a *[cluster.RedisError] or
+// They go back where they came from: to their window if it has not ended, to a bucket as far as it has not refilled since, or
+// to the share of this process. So no window ever admits more than its limit. The error is a *[cluster.RedisError] or
 // ctx.Err(). It does nothing if n is not positive, and must not be called for the same r concurrently.
 func (l *Limit) Refund(ctx context.Context, key string, r *Result, n int) error {
 	if l.conn == nil {
@@ -196,7 +196,7 @@ func (l *Limit) answerOf(key string, n int64, how string, asked time.Time, r *Re
 	return a
 }
 
-// giveBack returns n of the taken tokens with this stamp, as far as time has not returned them.
+// giveBack returns n of the taken tokens with this stamp, unless they have come back with time.
 func (l *Limit) giveBack(ctx context.Context, key string, n, taken, stamp int64) error {
 	_, err := l.exchange(ctx, key, n, giveBack, stamp, taken)
 	l.memory.forget(key)

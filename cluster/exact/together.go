@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-go/spillway/cluster/internal/reason"
 )
 
-// A Claim is what [TakeAll] takes of one key.
+// A Claim names the tokens that [TakeAll] takes of one key.
 type Claim struct {
 	Limit *Limit
 	Key   string
@@ -117,8 +117,8 @@ func manyServers(client redis.UniversalClient) bool {
 	return false
 }
 
-// exchangeAll runs the script for all claims. As [Limit.exchange], it asks again if a calendar in the call is not that
-// of the server.
+// exchangeAll runs the script for all claims. Like [Limit.exchange], it asks again if a calendar in the call differs from the
+// server's.
 func exchangeAll(ctx context.Context, claims []Claim) ([]int64, error) {
 	var keys []string
 	rules := 0

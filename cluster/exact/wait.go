@@ -20,8 +20,7 @@ const (
 	// minSleep is the shortest pause between two calls of a waiting caller, in case Redis promises tokens at once and
 	// is wrong.
 	minSleep = time.Millisecond
-	// lostSleep is that pause when Redis is lost and the share of this process is too small: the caller waits for Redis
-	// then.
+	// lostSleep is that pause while Redis is lost and the share of this process is too small: then the caller waits for Redis.
 	lostSleep = 50 * time.Millisecond
 )
 

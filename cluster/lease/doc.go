@@ -1,5 +1,5 @@
-// Package lease has a limit of a rate for all processes together, about which each process decides locally: it leases a
-// part of the rate from Redis.
+// Package lease limits a rate for all processes together. Each process leases a part of the rate from Redis and decides
+// locally.
 //
 //	limit, err := lease.New(&lease.Options{
 //		Client: client, // of github.com/redis/go-redis/v9

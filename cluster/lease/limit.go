@@ -23,9 +23,9 @@ import (
 	"github.com/spillway-go/spillway/stats"
 )
 
-// A Limit is a rate per key for all processes together, and each process decides about it locally. It leases a part of
-// the rate from Redis for a moment, and renews the lease a few times per second in the background. A decision takes
-// well under a microsecond and makes no call.
+// A Limit is a rate per key for all processes together, applied by each process locally. It leases a part of the rate from
+// Redis for a moment, and renews the lease a few times per second in the background. A decision takes well under a microsecond
+// and makes no call.
 //
 // Parts are fair. A process gets at most its demand, and no process that wants more gets less than another (weighted
 // max-min fairness, by water-filling). Together they never exceed the rate: at most Rate × d + Burst + the largest cost
@@ -102,10 +102,10 @@ type Options struct {
 	Nodes int
 	// Timeout is how long a request may wait for Redis, at least 1 ms and at most 1 min. If Timeout is 0, it is 100 ms.
 	Timeout time.Duration
-	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in exact.Options. The breaker of
-	// the background stays open for at most an eighth of the TTL.
+	// Breaker tunes the breakers that block calls to a Redis that does not answer, as in exact.Options. The breaker for
+	// background calls stays open for at most an eighth of the TTL.
 	Breaker *breaker.Options
-	// MaxKeys is the greatest number of keys that are kept, each in some 700 bytes, at most 2^24. Redis decides further
+	// MaxKeys is the greatest number of keys that are kept, each in about 700 bytes, at most 2^24. Redis decides further
 	// keys, one request at a time. If MaxKeys is 0, it is 65536.
 	MaxKeys int
 }
@@ -229,7 +229,7 @@ func (o *Options) config() machine.Config {
 
 // background returns the options of the background connection. No caller waits there, and leases delay their own
 // renewals while they fail. After Redis has lost its data, it has to hear from the holder of a lease before it grants that
-// lease to others. So this breaker stays open for an eighth of a term at most. With a call that gets no answer (half a
+// lease to others. So this breaker stays open for at most an eighth of a term. With a call that gets no answer (half a
 // term) and the pause after that (a quarter), Redis hears from each process within a term.
 func (o *Options) background(timeout time.Duration) call.Options {
 	b := call.DefaultBreaker()

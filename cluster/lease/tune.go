@@ -27,9 +27,9 @@ func (q *Limit) Rule() limiter.Bucket {
 // rate at once, and grow with their next renewal, which is sent at once. Used tokens stay used. The error names the
 // invalid field, and then nothing has changed.
 //
-// Each process applies its own limit. While they differ, all together let through at most the greatest and at least the
-// smallest. The new limit holds once the last process has it, and every process has its fair share three intervals
-// later. Redis does not store it: a process that starts later uses its options.
+// Each process applies its own limit. While they differ, all together let through at most the greatest limit and at least the
+// smallest. The new limit holds once the last process has it, and every process has its fair share three intervals later. Redis
+// does not store it: a process that starts later uses its options.
 func (q *Limit) Tune(rule limiter.Bucket) error {
 	if q.reject == nil {
 		return call.ErrZero

@@ -93,7 +93,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (*Lease, error) {
 	}
 }
 
-// A waiting is a waiting call.
+// A waiting is the state of a waiting call.
 type waiting struct {
 	s      *Semaphore
 	woken  <-chan struct{}
@@ -143,9 +143,8 @@ func (w *waiting) sleep(ctx context.Context, a answer) error {
 	return nil
 }
 
-// So many places in the queue add one Poll to the time between two calls of a waiting caller, and this is the most that
-// they add. So many waiting callers do not keep Redis busy: those at the head ask often, and the others are woken when
-// they get there.
+// The number of places in the queue that add one Poll to the time between two calls of a waiting caller, and the most that they
+// add. So a long queue does not keep Redis busy: callers at the head ask often, and the others are woken when they get there.
 const (
 	placesPerPoll = 8
 	maxPollFactor = 16

@@ -72,7 +72,7 @@ func (p *permit) step(now time.Time) step {
 	return step
 }
 
-// lose ends the context of the permit. The lock is held.
+// lose ends the context of the permit. The caller holds the lock.
 func (p *permit) lose() {
 	if p.lost || p.shares == 0 {
 		return
@@ -164,7 +164,7 @@ func (h *Lease) Context() context.Context {
 }
 
 // Fence returns a number greater than that of every earlier Lease of the same key, in any process. The storage that you
-// write to should refuse numbers smaller than the greatest it has seen. That is the only protection against a holder
+// write to should refuse numbers smaller than the largest it has seen. That is the only protection against a holder
 // that was stopped and does not know yet that it lost the lease. The number follows the clock of Redis in µs, and
 // counts on from the last one while Redis keeps that, for a day after its last use. So it grows even if Redis loses its
 // memory, with one exception: if the clock was ahead, was set right, and Redis then loses the last number, numbers
@@ -198,7 +198,7 @@ func (h *Lease) Remaining() time.Duration {
 	return time.Until(h.permit.lease.ends())
 }
 
-// Clone returns one more handle of the same permit, which is released when all its handles are. So a holder of a lock
+// Clone returns another handle of the same permit, which is released when all its handles are. So a holder of a lock
 // can call a function that needs the same lock. The error is [ErrLeaseLost] if the lease has ended or was released.
 func (h *Lease) Clone() (*Lease, error) {
 	p := h.permit

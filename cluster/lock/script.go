@@ -51,7 +51,7 @@ func (s *Semaphore) keys(key string) []string {
 	return []string{base + "holders", base + "facts", base + "queue", base + "patience", base + "numbers", base + "dead"}
 }
 
-// A answer is the reply of Redis to a request for a permit.
+// An answer is the reply of Redis to a request for a permit.
 type answer struct {
 	granted, full bool
 	fence         int64

@@ -24,7 +24,7 @@ import (
 // Errors of a [Semaphore], besides a [cluster.RedisError].
 var (
 	// ErrLeaseLost says that a lease ended before it was given back: Redis was away for too long, lost its data, or this
-	// process stood still. It is the cause of the end of [Lease.Context].
+	// process was suspended. It is the cause of the end of [Lease.Context].
 	ErrLeaseLost = errors.New("lock: lease lost")
 	// ErrClosed says that Close was called.
 	ErrClosed = errors.New("lock: closed")
@@ -35,13 +35,13 @@ var (
 // [Lease.Context] before Redis gives the permit to another holder. The permit of a holder that dies expires.
 //
 // A lock on Redis keeps holders apart as long as Redis keeps its memory and processes keep running. After a loss of
-// memory, after a failover, or while a holder stands still, there are more than Limit for a while. If more must never
-// write to something, let it check [Lease.Fence].
+// memory, after a failover, or while a holder is suspended, there may be more than Limit holders for a while. If storage must
+// never be written by more than that, let it check [Lease.Fence].
 //
 // Waiting callers are served in the order in which Redis received their requests, with three exceptions. With k permits
-// free, the first k in the queue may take them in any order. A caller that does not answer for four times Poll when its
-// turn has come, for example in a stopped process, loses its place; until then a permit may lie idle for it. And a loss
-// of Redis's memory loses the order, too.
+// free, the first k in the queue may take them in any order. A caller whose turn has come loses its place if it does not answer
+// for four times Poll, for example in a stopped process; until then a permit may stay unused. And if Redis loses its memory,
+// the order is lost too.
 //
 // As a [spillway.Policy] it caps how many requests of a key run at once, whatever their cost; see [Semaphore.Admit].
 //
@@ -79,7 +79,7 @@ type Semaphore struct {
 	wake    chan struct{}            // back is not empty
 }
 
-// Stats is a snapshot of one [Semaphore], which is one process's part. [Semaphore.Peek] asks Redis.
+// Stats is a snapshot of a [Semaphore] in this process alone. [Semaphore.Peek] asks Redis about all processes.
 type Stats struct {
 	Name       string
 	Limit      int64
@@ -102,8 +102,8 @@ type Stats struct {
 
 // The indices of rejections.
 const (
-	refusedLimit = iota // as many as may hold a permit do
-	refusedFull         // as many as may wait do
+	refusedLimit = iota // Limit permits are held
+	refusedFull         // MaxQueue callers wait
 	refusedWait         // it waited for MaxWait
 	refusedRedis        // Redis did not answer
 	numRefused

@@ -15,7 +15,7 @@ import (
 
 const (
 	workers  = 20                     // number of calls that a client makes at once
-	patience = 250 * time.Millisecond // an answer that comes later is of no use
+	patience = 250 * time.Millisecond // a later answer is useless
 )
 
 // A side is one client with two servers, with or without breakers.
@@ -157,7 +157,7 @@ func (s *side) call(ctx context.Context, addr string) error {
 	})
 }
 
-// useful returns the share of requests that were answered well and in time.
+// useful returns the share of requests that were answered successfully and in time.
 func (s *side) useful() float64 {
 	var good, asked int64
 	for i := range phases {

@@ -33,7 +33,7 @@ var phases = []struct {
 
 // figures are the result, as -json writes it.
 type figures struct {
-	Useful        pair    `json:"useful"`          // share of requests answered well and in time
+	Useful        pair    `json:"useful"`          // share of requests answered successfully and in time
 	CallsToBroken counts  `json:"calls_to_broken"` // calls that reached the server while it was broken
 	RecoveredS    float64 `json:"recovered_s"`     // from the end of the trouble until the breaker was closed
 }

@@ -20,7 +20,7 @@ const (
 // A server is one real HTTP server on the loopback, whose behaviour can be changed while it runs.
 type server struct {
 	does   atomic.Int32
-	broken atomic.Int64 // requests that came while it was not well
+	broken atomic.Int64 // requests that came while it was in trouble
 	addr   string
 	http   http.Server
 	quit   chan struct{}

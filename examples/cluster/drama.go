@@ -24,7 +24,7 @@ type drama struct {
 	strip  strip
 }
 
-// drama starts everything, kills and restarts the parts, and stops everything. Meanwhile it draws the requests.
+// drama starts everything, kills and restarts the parts, and stops everything. Meanwhile it draws a chart of the requests.
 func (s settings) drama(out io.Writer) (*drama, error) {
 	redis, err := openRedis(s.redis)
 	if err != nil {

@@ -84,7 +84,7 @@ func maxMin(demands []float64, limit float64) []float64 {
 	return fair
 }
 
-// jain is Jain's index of got/should, over the servers with a share: 1 if all got the same part of their fair share.
+// jain is Jain's index of got/should, over the servers with a share: 1 if all got the same fraction of their fair share.
 func jain(got, should []float64) float64 {
 	sum, squares, n := 0.0, 0.0, 0.0
 	for i, s := range should {

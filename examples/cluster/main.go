@@ -4,10 +4,9 @@
 //	go run ./examples/cluster -seconds 10 -rate 2000 -json figures.json -report cluster.html
 //	go run ./examples/cluster -redis 127.0.0.1:6379
 //
-// Three real servers, each in its own process, get 5, 3.5 and 1 parts of a load. The load is more than twice the rate
-// that they may let through together. Then the program kills the busiest server, then Redis, and restarts both. It
-// prints how much each server lets through, and draws it with -report. With -redis it uses your own Redis and does not
-// kill it.
+// Three real servers, each in its own process, get a load in the ratio 5 : 3.5 : 1. The load is more than twice the rate that
+// they may let through together. The program kills the busiest server, then Redis, and restarts both. It prints how much each
+// server lets through, and draws it with -report. With -redis it uses your own Redis and does not kill it.
 package main
 
 import (

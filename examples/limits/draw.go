@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The picture, in its units.
+// The dimensions of the picture, in its units.
 const (
 	left   = 190
 	second = 95

@@ -46,8 +46,8 @@ const (
 	runs      = 500 * time.Millisecond // how long a request takes, for limits on the requests in flight
 )
 
-// arrivals are 4 requests a second, and 30 more within 0.3 s from 1.9 s on, so that the burst meets the end of a window
-// of a second. All times are multiples of 10 ms.
+// arrivals are 4 requests a second, and 30 more within 0.3 s from 1.9 s on, so that the burst crosses the end of a window of a
+// second. All times are multiples of 10 ms.
 func arrivals() (at []time.Duration) {
 	const step = 10 * time.Millisecond
 	for t := time.Duration(0); t < length; t += step {

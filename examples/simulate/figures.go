@@ -26,7 +26,7 @@ type figure struct {
 	First5s        *float64 `json:"first5s"`         // the same over the first five seconds
 	P99Ms          *float64 `json:"p99_ms"`          // latency of the served
 	WronglyRefused *float64 `json:"wrongly_refused"` // share refused while there was room for all
-	ConvergedS     *float64 `json:"converged_s"`     // until nine tenths of what can be is kept
+	ConvergedS     *float64 `json:"converged_s"`     // until nine tenths of the attainable goodput is kept
 	RecoveredS     *float64 `json:"recovered_s"`     // from the end of the overload until nothing is refused
 }
 
@@ -52,8 +52,7 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// mean returns a result whose figures are the means of those of runs. A figure without a value in one of the runs has
-// no mean.
+// mean returns a result with the mean figures of runs. A figure without a value in one of the runs has no mean.
 func mean(runs []*sim.Result) *sim.Result {
 	m := *runs[0]
 	for _, f := range []func(*sim.Result) *float64{

@@ -31,7 +31,7 @@ type measured struct {
 	InTime  []float64 `json:"in_time"`
 }
 
-// sum returns a checksum of all that makes up the row's scenario.
+// sum returns a checksum of the whole scenario of the row.
 func (r *suiteRow) sum() string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%+v", r.scenario)
@@ -62,7 +62,7 @@ func readGolden(text []byte) (map[string]*golden, error) {
 	return byRow, nil
 }
 
-// writeGolden writes the figures of the rows that there are, in their order.
+// writeGolden writes the figures of the existing rows, in their order.
 func writeGolden(file string, byRow map[string]*golden) error {
 	var text []byte
 	for _, r := range rows() {

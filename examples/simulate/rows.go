@@ -123,7 +123,7 @@ func steady(name string, span time.Duration, of func(load float64) sim.Scenario)
 	}
 }
 
-// cold starts a scenario's service straight into the load, and lets it rest then.
+// cold starts a scenario's service straight into the load, and then lets it rest.
 func cold(name string, of func(load float64) sim.Scenario) func(float64) sim.Scenario {
 	return func(load float64) sim.Scenario {
 		scenario := steady(name, 30*sec, of)(load)

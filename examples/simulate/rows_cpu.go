@@ -96,7 +96,7 @@ func withName(name string, scenario sim.Scenario) sim.Scenario {
 	return scenario
 }
 
-// clockJump is the scenario of the library in less time; the clock jumps within the overload.
+// clockJump is a shorter version of the library's scenario; the clock jumps during the overload.
 func clockJump(load float64) sim.Scenario {
 	scenario := sim.Named("clock-jump", load)
 	scenario.Phases = step(lib("step"))(load).Phases

@@ -91,7 +91,7 @@ func onOff(name string, of func(float64) sim.Scenario) func(float64) sim.Scenari
 	}
 }
 
-// slows is a dependency of a service with an idle CPU that gets slower by a factor for 20 seconds.
+// slows is a service with an idle CPU whose dependency gets slower by a factor for 20 seconds.
 func slows(name string, perSecond float64, cores int, wait sim.Dist, factor float64) sim.Scenario {
 	scenario := sim.Named("step", 0.5)
 	scenario.Name, scenario.Machine.Cores, scenario.Capacity = name, cores, 2*perSecond
@@ -106,7 +106,7 @@ func slows(name string, perSecond float64, cores int, wait sim.Dist, factor floa
 	return scenario
 }
 
-// slowsWhileBusy is a dependency that slows from 20 to 300 ms while the CPU is busy to three quarters.
+// slowsWhileBusy is a dependency that slows from 20 to 300 ms while three quarters of the CPU are in use.
 func slowsWhileBusy() sim.Scenario {
 	scenario := sim.Named("step", 0.75)
 	scenario.Name, scenario.Phases = "slows-20ms-300ms-busy", three(0.75, 0.75)
@@ -116,7 +116,7 @@ func slowsWhileBusy() sim.Scenario {
 	return scenario
 }
 
-// slowsEvenly is a dependency that slows from 100 ms to two seconds in the course of a minute.
+// slowsEvenly is a dependency that slows steadily from 100 ms to two seconds within a minute.
 func slowsEvenly() sim.Scenario {
 	scenario := slows("slows-evenly", 200, 2, sim.Dist{Fixed: 50 * ms, Exp: 50 * ms}, 1)
 	scenario.Phases = []sim.Phase{{For: 15 * sec, Load: 0.5}, {For: 70 * sec, Load: 0.5, Measured: true}, {For: 10 * sec, Load: 0.5}}

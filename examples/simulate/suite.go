@@ -39,7 +39,7 @@ type suiteFigure struct {
 	remedy        string
 }
 
-// roomy is the share of requests that the bare server answers in time where each refusal is wrong.
+// roomy is the share of requests answered in time by the bare server from which every refusal is wrong.
 const roomy = 0.99
 
 // pick returns the rows that -rows asks for.

@@ -155,7 +155,7 @@ func (s *search) greatest(seeds int) int {
 
 func (s *search) goodput(n, seeds int) float64 { return average(s.seen[n].Goodput[:seeds]) }
 
-// measure plays the row behind a limit for the first so many seeds, except those already played.
+// measure plays the row behind a limit for the given number of seeds, except those already played.
 func (s *search) measure(n, seeds int) (*measured, error) {
 	m := s.seen[n]
 	if m == nil {

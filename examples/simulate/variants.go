@@ -39,7 +39,7 @@ func variants() []variant {
 	} {
 		half, twice := c.value/2, c.value*2
 		switch c.name {
-		case "Full", "Tight": // their distance to 1 is what counts
+		case "Full", "Tight": // their distance to 1 matters
 			half, twice = 1+(c.value-1)/2, 1+(c.value-1)*2
 		}
 		all = append(all, changed(c.name+" / 2", map[string]float64{c.name: half}), changed(c.name+" x 2", map[string]float64{c.name: twice}))

@@ -65,8 +65,8 @@ func startClient(addr, tenant string, rate float64, connections int) *client {
 // backlog is how many late requests are sent at once; earlier ones are never sent.
 const backlog = 4
 
-// pace sends the time of each request. A request is not sent if no connection is free, as after a pause of the machine:
-// a tenant must not be refused because this program slept.
+// pace sends the time of each request. A request is not sent if no connection is free, for example after a pause of the
+// machine: a tenant must not be refused because this program slept.
 func (c *client) pace(ctx context.Context, due chan<- struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -3,9 +3,9 @@
 //	go run ./examples/tenants
 //	go run ./examples/tenants -seconds 10 -limit 200 -json figures.json -report report.html
 //
-// A real server on the loopback allows each tenant the same number of requests per second, and reports the rest in the
-// header of every answer. One tenant sends 20 times its limit and ignores the answers. The others send 80 % of theirs.
-// They get the same answers as without the flood, and the flood gets its limit.
+// A real server on the loopback allows each tenant the same number of requests per second, and reports how much is left in the
+// header of every answer. One tenant sends 20 times its limit and ignores the answers. The others send 80 % of theirs. They get
+// the same answers as without the flood, and the flood gets its limit.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// patience bounds each command to the browser, on a busy machine too.
+// patience bounds each command to the browser, even on a busy machine.
 const patience = 30 * time.Second
 
 // A Browser is one process. It is safe for concurrent use.
@@ -103,7 +103,7 @@ func (b *Browser) stop() {
 	<-b.done
 }
 
-// read hands out what the browser writes until it ends.
+// read distributes the output of the browser until it ends.
 func (b *Browser) read(r io.ReadCloser) {
 	defer close(b.done)
 	defer r.Close()

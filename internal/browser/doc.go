@@ -5,5 +5,6 @@
 //	tab.Screenshot(t, "phone")
 //	require.Empty(t, tab.Problems())
 //
-// It speaks the DevTools protocol through a pair of pipes, so it needs no further module. Tests skip where there is no Chromium.
+// It speaks the DevTools protocol through a pair of pipes, so it needs no additional module. Tests skip where there is no
+// Chromium.
 package browser

@@ -15,7 +15,7 @@ import (
 // and thrown away.
 const Screenshots = "SPILLWAY_SCREENSHOTS"
 
-// A Screen is what a page is shown on.
+// A Screen is a size and kind of screen to show a page on.
 type Screen struct {
 	Width, Height int // in CSS pixels
 	Dark          bool
@@ -219,7 +219,7 @@ func (t *Tab) whole(tb testing.TB) object {
 	return object{"x": 0, "y": 0, "width": t.screen.Width, "height": height, "scale": 1}
 }
 
-// Problems returns what went wrong on the page so far: exceptions, errors on the console, and what the browser reports about
+// Problems returns the page's problems so far: exceptions, errors on the console, and what the browser reports about
 // the page's security and network.
 func (t *Tab) Problems() []string {
 	t.mu.Lock()

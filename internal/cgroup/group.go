@@ -82,7 +82,7 @@ func (g *Group) findV1(member membership, mounts []mount) bool {
 	hasAcct = hasAcct && ok
 	g.climb(cpu, own, func(l *level) {
 		l.stat = file{fsys: g.fsys, name: path.Join(l.dir, "cpu.stat")}
-		// If the cpuacct group is wider than the cpu group, its figure is not that of this group.
+		// If the cpuacct group is wider than the cpu group, its figure includes other groups.
 		if !hasAcct || !within(acctOwn, l.path) {
 			return
 		}

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// membership is what /proc/self/cgroup says: the process's path in each hierarchy.
+// membership is the content of /proc/self/cgroup: the process's path in each hierarchy.
 type membership struct {
 	unified    string            // in version 2; "" if the process has no group
 	controller map[string]string // in version 1, by controller
 }
 
-// parseMembership reads lines such as "4:cpu,cpuacct:/docker/5f" and "0::/user.slice". Lines of any other form are
-// passed over, as are paths above the namespace's root ("/../x"), which cannot be reached.
+// parseMembership reads lines such as "4:cpu,cpuacct:/docker/5f" and "0::/user.slice". Lines of any other form are skipped, and
+// so are paths above the namespace's root ("/../x"), which cannot be reached.
 func parseMembership(s string) membership {
 	m := membership{controller: map[string]string{}}
 	for line := range strings.SplitSeq(s, "\n") {

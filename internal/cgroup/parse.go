@@ -75,17 +75,16 @@ func ParseCFS(quotaUs, periodUs []byte) (quota, period time.Duration, err error)
 	return quota, period, nil
 }
 
-// Stat is what a cpu.stat file counts since the group was made. A version 1 file has no Used.
+// Stat holds the counts of a cpu.stat file since the group was made. A version 1 file has no Used.
 type Stat struct {
 	Used      time.Duration // CPU time used
 	HasUsed   bool          // whether the file says so
 	Periods   uint64        // quota periods in which the group ran
 	Throttled uint64        // the periods in which it was stopped because its quota was used up
-	Stopped   time.Duration // how long its threads were stopped altogether
+	Stopped   time.Duration // how long its threads were stopped in total
 }
 
-// ParseStat reads a cpu.stat file of either version. Unknown lines are passed over; a known one that is malformed is
-// an error.
+// ParseStat reads a cpu.stat file of either version. Unknown lines are skipped; a malformed known line is an error.
 func ParseStat(b []byte) (Stat, error) {
 	var s Stat
 	for len(b) > 0 {

@@ -8,7 +8,7 @@ import (
 	"path"
 )
 
-// Version is 1 or 2. A hybrid tree is of the version that holds its cpu controller.
+// Version is 1 or 2. A hybrid tree has the version that holds its cpu controller.
 func (g *Group) Version() int { return g.version }
 
 // CPUs is how many CPUs the group's cpuset names as of the last ReadLimits, 0 if there is none.

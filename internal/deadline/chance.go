@@ -11,7 +11,7 @@ const (
 	// slowest of them.
 	chanceWarmUp = 10
 
-	// A slower request raises the estimate of a Chance by chanceUp, a faster one lowers it by chanceDown. It rests where one
+	// A slower request raises the estimate of a Chance by chanceUp, a faster one lowers it by chanceDown. It settles where one
 	// request in a hundred is slower. It takes about 10 slower or 1000 faster requests to change it by a factor of e.
 	chanceUp   = 0.1
 	chanceDown = chanceUp / 99

@@ -69,12 +69,12 @@ func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time)
 	}
 }
 
-// Late reports whether a request of key that starts now and has so much time left should be refused because it would
-// hardly finish. If left is not positive, it is. Else it is not if fewer than 20 requests of key have been observed, or
-// if it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that does not
-// run should be given back by [Estimator.Unprobe].
+// Late reports whether a request of key that starts now and has so much time left should be refused because it is unlikely to
+// finish. It should if left is not positive. Otherwise it should not if fewer than 20 requests of key have been observed, or if
+// it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that does not run should
+// be given back by [Estimator.Unprobe].
 //
-// The id of the key spares [Estimator.ObserveID] and [Estimator.Unprobe] to look for it. It is 0 if nothing is known.
+// The id of the key spares [Estimator.ObserveID] and [Estimator.Unprobe] the search for it. It is 0 if nothing is known.
 func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, probe bool, id int) {
 	if left <= 0 {
 		return true, false, 0

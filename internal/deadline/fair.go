@@ -13,8 +13,8 @@ const None time.Duration = math.MaxInt64
 const (
 	defaultMinBudget = 100 * time.Millisecond
 
-	// A slower request raises the budget by fairUp, a faster one lowers it by fairDown: it rests where one in ten is
-	// slower. The first warmUp requests move it by fairHaste times as much.
+	// A slower request raises the budget by fairUp, a faster one lowers it by fairDown: it settles where one in ten is slower.
+	// The first warmUp requests move it by fairHaste times as much.
 	fairUp    = 0.045
 	fairDown  = 0.005
 	fairHaste = 10

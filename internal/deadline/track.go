@@ -11,11 +11,10 @@ const (
 	// warmUp is how many requests must be observed before there is an estimate, which starts at the fastest of them.
 	warmUp = 20
 
-	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance:
-	// where up/(up+down), one in a hundred, are faster. The steps are proportional, so it follows microseconds and minutes
-	// equally well: it takes 5 faster or 501 slower requests to fall or rise by a factor of e. A higher quantile refuses
-	// too many requests that would be in time: one in twenty, 2 % of them in a full pool (TestHopelessRequestsCostNothing
-	// in sim).
+	// A faster request lowers the estimate by down, a slower one raises it by up. It settles where the two balance: where one
+	// in a hundred, up/(up+down), are faster. The steps are proportional, so it follows microseconds and minutes equally well:
+	// it takes 5 faster or 501 slower requests to fall or rise by a factor of e. A higher quantile refuses too many requests
+	// that would be in time: one in twenty, 2 % of them in a full pool (TestHopelessRequestsCostNothing in sim).
 	up   = 0.002
 	down = 0.198
 
@@ -31,14 +30,14 @@ const (
 	leastProbe = 10 * time.Millisecond
 	mostProbe  = time.Second
 
-	// leastChance is the time that a probe must have, as one part in so many of the estimate. So clients with absurdly short
+	// leastChance is the estimate divided by the least time that a probe must have. So clients with absurdly short
 	// deadlines do not take the probes from the others.
 	leastChance = 16
 
 	// fadeAfter is how long an estimate may refuse requests while none is observed, before it halves. So it ends even if
 	// every probe is cut off by its client.
 	fadeAfter = 10 * time.Second
-	// settleAfter is how long an observation leaves the beginning of such a time as it is, to save writes.
+	// settleAfter is how long observations do not renew the beginning of such a time, to save writes.
 	settleAfter = time.Second
 )
 

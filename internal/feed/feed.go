@@ -111,7 +111,7 @@ func Histogram(field, name, help string, fixed ...stats.Label) Row {
 	return r
 }
 
-// With yields metrics with labels of their own before those that they have.
+// With yields metrics with the given labels in front of their own.
 func With(labels []stats.Label, metrics iter.Seq[stats.Metric]) iter.Seq[stats.Metric] {
 	return func(yield func(stats.Metric) bool) {
 		for m := range metrics {
@@ -153,7 +153,7 @@ func Of[S any](of any, rows []Row, take func() S) iter.Seq[stats.Metric] {
 	}
 }
 
-// An output is one snapshot on its way out.
+// An output is one snapshot that is being exported.
 type output struct {
 	of     any
 	rows   int

@@ -18,8 +18,8 @@ type place struct {
 	refusal [3]int
 }
 
-// in returns the place of the field of r in a struct. It panics if there is none, or if its type does not fit, which the
-// tests of each package with a table would show.
+// in returns the place of the field of r in a struct. It panics if there is none, or if its type does not fit. The tests of
+// each package with a table would find that.
 func (r *Row) in(of reflect.Type) *place {
 	p := r.place.Load()
 	if p != nil && p.of == of {

@@ -68,7 +68,7 @@ func (p *Recorder) Results() []spillway.Result {
 	return slices.Clone(p.results)
 }
 
-// Outcomes returns those of Results.
+// Outcomes returns the outcomes in Results.
 func (p *Recorder) Outcomes() (out []spillway.Outcome) {
 	for _, res := range p.Results() {
 		out = append(out, res.Outcome)

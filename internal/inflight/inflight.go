@@ -39,7 +39,7 @@ const (
 	idleBits = 16            // of a cell's word, for its idle credits; the 48 above it count entries for 9 years at 1e6/s
 	entry    = 1 << idleBits // one entry
 	hoard    = 1 << 14       // number of idle credits in one cell above which half of them are retired, far from overflow
-	chunk    = 64            // greatest growth of the reserve at once: at most this many credits are briefly in no cell
+	chunk    = 64            // most credits added to the reserve at once, which are briefly in no cell
 	slice    = 2 * Cells     // growth takes this part of the room at most, so that the last credits are taken one by one
 )
 

@@ -1,5 +1,5 @@
 // Package orca renders load reports in the form of ORCA, which load balancers read: Envoy, gRPC's weighted_round_robin and
-// those of clouds.
+// cloud load balancers.
 package orca
 
 import (
@@ -81,7 +81,7 @@ func (r *Reporter) Report(now time.Time) *Report {
 	return next
 }
 
-// load is the state with which the next report compares.
+// load is the state that the next report is compared with.
 type load struct {
 	at               time.Time
 	requests, errors float64 // counts
@@ -113,8 +113,8 @@ func (l *load) next(metrics iter.Seq[stats.Metric], now time.Time) *Report {
 	}
 	var used float64
 	if limit > 0 {
-		// The request that carries the report is in flight. Counted, it would make a server of few requests look busy, and a
-		// balancer would send it fewer still.
+		// The request that carries the report is in flight. If it counted, a server with few requests would look busy, and a
+		// balancer would send it even fewer.
 		used = max(0, inFlight-1) / limit
 	}
 	if dt := now.Sub(l.at).Seconds(); l.at.IsZero() {

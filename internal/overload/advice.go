@@ -1,6 +1,7 @@
 package overload
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ const (
 	Key    = "spillway-overload"
 )
 
-// The bounds of what a client believes.
+// The limits of the values that a client accepts.
 const (
 	maxValid  = 10 * time.Second
 	maxReduce = 0.95
@@ -33,14 +34,14 @@ type Advice struct {
 // append appends the value of the field.
 func (a *Advice) append(b []byte) []byte {
 	b = strconv.AppendInt(append(b, "level="...), a.Level, 10)
-	b = strconv.AppendFloat(append(b, ", reduce="...), a.Reduce, 'f', -1, 64)
+	b = strconv.AppendFloat(append(b, ", reduce="...), math.Round(a.Reduce*1000)/1000, 'f', -1, 64) // three decimals at most
 	b = strconv.AppendInt(append(b, ", valid="...), a.Valid.Milliseconds(), 10)
 	b = strconv.AppendInt(append(b, ", seq="...), a.Seq, 10)
 	return append(append(append(b, `, src="`...), a.Src...), '"')
 }
 
-// Parse reads the value of a field, with Valid and Reduce within the bounds of what a client believes. It reports false
-// for anything but a dictionary that has the five keys once each, with values of their types. Other keys are ignored if
+// Parse reads the value of a field, with Valid and Reduce within the limits of the values that a client accepts. It reports
+// false for anything but a dictionary that has the five keys once each, with values of their types. Other keys are ignored if
 // their values are numbers, strings, tokens or booleans.
 func Parse(text string) (a Advice, ok bool) {
 	if len(text) > maxText {
@@ -83,7 +84,7 @@ const (
 	allKeys = 1<<iota - 1
 )
 
-// set takes in one member. It returns the bit of its key, or 0 for a key that means nothing here.
+// set stores one member. It returns the bit of its key, or 0 for a key without a meaning here.
 func (a *Advice) set(key, value string) (bit uint, ok bool) {
 	switch key {
 	case "level":

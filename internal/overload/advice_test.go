@@ -58,6 +58,16 @@ func TestParseRefusesAnythingElse(t *testing.T) {
 	}
 }
 
+// Every share is written so that it can be read.
+func TestSharesHaveThreeDecimals(t *testing.T) {
+	for i := range 9501 {
+		a := Advice{Reduce: float64(i) * 0.0001, Src: "x"}
+		got, ok := Parse(string(a.append(nil)))
+		require.True(t, ok, "%s", a.append(nil))
+		require.InDelta(t, a.Reduce, got.Reduce, 0.0006)
+	}
+}
+
 // Any text is either refused, or gives an advice within the bounds, which survives being written and read.
 func FuzzParse(f *testing.F) {
 	f.Add(`level=-1, reduce=0.4, valid=2000, seq=81, src="k3f9"`)

@@ -87,7 +87,7 @@ type source struct {
 	heard time.Duration // since the base of the Hosts, which is monotonic
 }
 
-// gone reports whether nothing has been heard of the process for long.
+// gone reports whether the process has been silent for long.
 func (s *source) gone(now time.Duration) bool { return now < s.heard || now-s.heard >= forgotten }
 
 // holds returns the share of the requests of a priority that the process asks to hold back, and false if its advice is
@@ -111,7 +111,7 @@ func (h *Host) Refuses(p spillway.Priority, now time.Time) *spillway.Rejection {
 		return nil
 	}
 	at := now.Sub(h.all.base)
-	share := h.share(int64(p), at)
+	share, told := h.share(int64(p), at)
 	if share > 0 && chance(at, held) < share {
 		if h.probes(at) {
 			return nil
@@ -119,8 +119,11 @@ func (h *Host) Refuses(p spillway.Priority, now time.Time) *spillway.Rejection {
 		h.all.refused[held].Add(1)
 		return errHeld
 	}
-	t := h.throttle(p)
-	if !t.refuses(at) || h.probes(at) {
+	t, accepts := h.throttle(p), accepts
+	if told && share < enough {
+		accepts = acceptsTold
+	}
+	if !t.refuses(at, accepts) || h.probes(at) {
 		return nil
 	}
 	t.count(at, false)
@@ -134,23 +137,20 @@ func chance(now time.Duration, which uint64) float64 {
 }
 
 // share returns the share of the requests of a priority to hold back: the mean of what the processes behind the host
-// ask for, since any of them may get the request.
-func (h *Host) share(priority int64, now time.Duration) float64 {
+// ask for, since any of them may get the request. It reports false if none says anything.
+func (h *Host) share(priority int64, now time.Duration) (share float64, told bool) {
 	sources := h.sources.Load()
 	if sources == nil {
-		return 0
+		return 0, false
 	}
-	sum, n := 0.0, 0
+	n := 0
 	for i := range *sources {
-		if share, ok := (*sources)[i].holds(priority, now); ok {
-			sum += share
+		if one, ok := (*sources)[i].holds(priority, now); ok {
+			share += one
 			n++
 		}
 	}
-	if n == 0 {
-		return 0
-	}
-	return sum / float64(n)
+	return share / float64(max(n, 1)), n > 0
 }
 
 // probes reports whether it is time for a probe, and counts it.
@@ -162,7 +162,7 @@ func (h *Host) probes(now time.Duration) bool {
 	return h.probed.CompareAndSwap(last, max(int64(now), 1))
 }
 
-// Answered takes in the answer to a request of a priority: the field, if there was one, and the outcome, of which only
+// Answered records the answer to a request of a priority: the field, if there was one, and the outcome, of which only
 // Success and Dropped (the server refused) count.
 func (h *Host) Answered(p spillway.Priority, field []string, o spillway.Outcome, now time.Time) {
 	if h == nil {
@@ -191,13 +191,13 @@ func (h *Host) throttle(p spillway.Priority) *throttle {
 	return &h.throttles[1]
 }
 
-// hear takes in a field, unless it is invalid or older than what its process said before.
+// hear stores a field, unless it is invalid or older than the last one of its process.
 func (h *Host) hear(text string, now time.Duration) {
 	if last := h.text.Load(); last != nil && *last == text {
 		return // validity counts from the first answer with it
 	}
 	a, ok := Parse(text)
-	if !ok || h.knows(&a, now) { // without the lock, as most answers tell nothing new
+	if !ok || h.knows(&a, now) { // without the lock, because most answers are not new
 		return
 	}
 	h.mu.Lock()

@@ -200,7 +200,7 @@ func TestClockJumps(t *testing.T) {
 
 func (r *rig) refusal() *spillway.Rejection { return r.host.Refuses(spillway.Normal, r.now) }
 
-// A server that says nothing and refuses is sent 1.5 times what it accepts.
+// A server that says nothing and refuses is sent 1.4 times what it accepts.
 func TestThrottle(t *testing.T) {
 	for _, load := range []float64{0.5, 1, 2, 10, 50} {
 		r := newRig()

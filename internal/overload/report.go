@@ -25,7 +25,7 @@ type Report struct {
 	recent  bool // clients may hold something back
 }
 
-// A Reporter renders what clients of a server should hold back, once per interval. It is made by [NewReporter]. Its methods may be
+// A Reporter renders the field for a server's clients, once per interval. It is made by [NewReporter]. Its methods may be
 // called concurrently.
 type Reporter struct {
 	source func() iter.Seq[stats.Metric]
@@ -65,7 +65,7 @@ func (r *Reporter) Report(now time.Time) *Report {
 	return next
 }
 
-// Sometimes returns the present report for an answer that is no refusal, or nil if it needs none. While clients hold
+// Sometimes returns the present report for an answer that is not a refusal, or nil if it needs none. While clients hold
 // something back, and for a while after that, each answer needs one; otherwise one in 16.
 func (r *Reporter) Sometimes(now time.Time) *Report {
 	if report := r.Report(now); report.recent || rand.Uint32()%sample == 0 {

@@ -7,7 +7,9 @@ import (
 
 // The constants of the throttle.
 const (
-	accepts     = 1.45 // requests that are sent for each accepted one: K in the book
+	accepts     = 1.4 // requests that are sent for each accepted one: K in the book
+	acceptsTold = 2.0 // the same while the server says what it wants: only the first moment of an overload is cut off
+	enough      = 0.9 // share that a server wants to have held back from which on it may want more than it can say
 	bucketSpan  = 500 * time.Millisecond
 	buckets     = 8
 	window      = buckets * bucketSpan
@@ -31,7 +33,7 @@ type bucket struct {
 }
 
 // refuses reports whether to refuse a request, at random.
-func (t *throttle) refuses(now time.Duration) bool {
+func (t *throttle) refuses(now time.Duration, accepts float64) bool {
 	last := t.last.Load()
 	if last == 0 {
 		return false
@@ -53,14 +55,14 @@ func (t *throttle) refuses(now time.Duration) bool {
 	return chance(now, throttled)*float64(requests+1) < float64(requests)-accepts*float64(good)
 }
 
-// dropped takes in a request that the server refused.
+// dropped counts a request that the server refused.
 func (t *throttle) dropped(now time.Duration) {
 	t.since.Store(0)
 	t.last.Store(max(int64(now), 1))
 	t.count(now, false)
 }
 
-// accepted takes in a request that the server did not refuse.
+// accepted counts a request that the server did not refuse.
 func (t *throttle) accepted(now time.Duration) {
 	if last := t.last.Load(); last == 0 || now-time.Duration(last) >= window {
 		return // nothing was refused lately, so nothing needs to be known

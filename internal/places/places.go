@@ -58,7 +58,7 @@ func (p *Places) At(addresses netip.Prefix) Holder {
 // Taken returns the number of places that are taken.
 func (p *Places) Taken() int64 { return p.taken.Load() }
 
-// Take takes a place for h if it returns Granted. GiveBack must follow.
+// Take takes a place for h. If it returns Granted, GiveBack must follow.
 func (p *Places) Take(h Holder) Verdict {
 	for {
 		n := p.taken.Load()

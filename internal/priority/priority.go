@@ -70,7 +70,7 @@ func (r *Rule) Trusts(peer netip.Addr) bool {
 // longest is the length of the longest text that is read.
 const longest = 32
 
-// Parse returns the priority that text says, within the bounds: an integer, or the text of [spillway.Priority]. It
+// Parse returns the priority in text, within the bounds: an integer, or the text of [spillway.Priority]. It
 // reports false if text is neither.
 func (r *Rule) Parse(text string) (spillway.Priority, bool) {
 	text = strings.Trim(text, " \t")
@@ -118,7 +118,7 @@ func integer(text string) (n int, ok bool) {
 	return sign * n, text != ""
 }
 
-// Urgency returns the priority that a Priority header field of RFC 9218 says: u=0, the most urgent, is 3, the default
+// Urgency returns the priority in a Priority header field of RFC 9218: u=0, the most urgent, is 3, the default
 // u=3 is Normal, and u=7 is Sheddable. It reports false if the line has no valid u.
 func (r *Rule) Urgency(line string) (p spillway.Priority, ok bool) {
 	for more := true; more; {

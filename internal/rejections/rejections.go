@@ -23,7 +23,7 @@ const (
 	NotMade  = "limiter is not made" // the limit is a zero value, which no constructor has made
 )
 
-// A Set is the refusals of one limit. It is made by [New]. All methods may be called concurrently.
+// A Set holds the refusals of one limit. It is made by [New]. All methods may be called concurrently.
 type Set struct {
 	Policy, Reason string // as in spillway.Rejection
 

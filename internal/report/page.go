@@ -17,7 +17,7 @@ type Page struct {
 	Title    string
 	Lead     string // one or two sentences under the title
 	Sections []Section
-	Notes    []string // how it was measured, at the end
+	Notes    []string // how it was measured, shown at the end
 }
 
 // A Section is a heading with text, bars, a table and charts, each of them optional, shown in this order.
@@ -38,7 +38,7 @@ type BarGroup struct {
 // A Bar is a fraction of the whole width.
 type Bar struct {
 	Name  string
-	Text  string  // the value, as it is to be read
+	Text  string  // the value, as text
 	Value float64 // 0..1; values outside are drawn at the edge
 	Role  Role
 }
@@ -106,8 +106,7 @@ func (p *Page) Save(name string) error {
 	return errors.Join(p.Write(file), file.Close())
 }
 
-// Write renders the page. It fails if a chart is not in order (a line with more or fewer values than X, say) or if w
-// fails.
+// Write renders the page. It fails if a chart is invalid (a line has more or fewer values than X, for example) or if w fails.
 func (p *Page) Write(w io.Writer) error {
 	charts, err := p.charts()
 	if err != nil {

@@ -33,7 +33,7 @@ func (r Role) Light() string { return r.color(0) }
 // Dark returns the colour of r on a dark page, as CSS, or "" if there is no such role.
 func (r Role) Dark() string { return r.color(1) }
 
-// color returns the i-th colour that the style sheet gives r: it names those of a light page first.
+// color returns the i-th colour of r in the style sheet, which lists the colours of a light page first.
 func (r Role) color(i int) string {
 	css, err := File("page.css")
 	if err != nil {
@@ -52,8 +52,9 @@ var home = map[string]Role{
 	"failsafe": Sixth, "go-zero": Seventh, "aegis": Eighth, "rate": Ninth,
 }
 
-// Roles gives each of the guards of a page a role: well-known ones their own, and the others those that are left, in order. An
-// option after a colon, as in "fixed:8", makes a guard of its own, of which the first has the role of the name before it.
+// Roles gives each of the guards of a page a role: well-known ones their own, and the others those that are left, in order. A
+// name with an option after a colon, as in "fixed:8", is a separate guard. The first of them has the role of the name before
+// the colon.
 func Roles(names []string) map[string]Role {
 	out := map[string]Role{}
 	taken := map[Role]bool{}

@@ -7,7 +7,7 @@
 //	}
 //	return cell.Load()
 //
-// Waits are rounded up. The first step is Tick, and a step is at most 1/16 above the wait.
+// Waits are rounded up. The shortest step is Tick, and the result is at most 1/16 above the wait.
 package roundup
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	// Tick is the shortest result, and the step between short ones. There are exactly 512 in a second.
 	Tick = time.Second / 512
-	// Count is the greatest number of different results.
+	// Count is the maximum number of different results.
 	Count = rows * fine
 
 	fine  = 16 // steps per doubling

@@ -24,15 +24,15 @@ const Size = 128
 // maxCount bounds the memory of a striped counter on large machines.
 const maxCount = 32
 
-// Count returns how many stripes suit this process: a power of two, at least twice GOMAXPROCS so that two running
-// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when
-// something is built, not per operation.
+// Count returns the right number of stripes for this process: a power of two, at least twice GOMAXPROCS so that two running
+// goroutines seldom meet, at most 32, and 1 where GOMAXPROCS is 1. It takes a lock of the scheduler: call it when something
+// is built, not per operation.
 func Count() int {
 	return countFor(runtime.GOMAXPROCS(0))
 }
 
 // Wide returns the number of stripes of a counter that every request writes: four times Count, at most 64, and 1 if
-// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A meeting costs ten times as much as a write.
+// GOMAXPROCS is 1. So two running goroutines hardly ever meet. A write to a shared stripe costs ten times as much.
 func Wide() int {
 	if n := Count(); n > 1 {
 		return min(4*n, 2*maxCount)

@@ -17,13 +17,13 @@ type Burner struct {
 	sink     atomic.Uint64
 }
 
-// Burn uses d of CPU in one piece, as a tight loop over data does.
+// Burn uses d of CPU in one piece, like a tight loop over data.
 func (b *Burner) Burn(d time.Duration) {
 	b.sink.Store(spin(b.iterations(d)))
 }
 
-// BurnYielding uses d of CPU in slices of 0.1 ms and lets other goroutines run between them, as work that goes
-// through locks, channels and system calls does.
+// BurnYielding uses d of CPU in slices of 0.1 ms and lets other goroutines run between them, like work that uses locks,
+// channels and system calls.
 func (b *Burner) BurnYielding(d time.Duration) {
 	for ; d > slice; d -= slice {
 		b.Burn(slice)

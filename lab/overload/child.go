@@ -108,8 +108,8 @@ func (c *Config) newService(o childOrders) (*Service, error) {
 	return &Service{burner: b, do: work.New(b)}, nil
 }
 
-// show writes a ServerSample every beat. In a jammed server it waits for its turn like every goroutine, so each line
-// carries the time at which it was taken.
+// show writes a ServerSample every beat. In a jammed server it waits for its turn like any goroutine, so each line has the time
+// at which it was taken.
 func (s *Service) show(enc *json.Encoder, view StatsFunc) error {
 	waits := newSchedWaits()
 	for range time.Tick(beat) {

@@ -11,7 +11,7 @@ import (
 
 // The default SLO and deadline of clients, for a [Work] that does not set them.
 const (
-	defaultSLO      = 500 * time.Millisecond // an answer that comes later is worthless
+	defaultSLO      = 500 * time.Millisecond // a later answer is worthless
 	defaultDeadline = time.Second            // then the client gives up
 )
 
@@ -30,7 +30,7 @@ const (
 	unsent        // the generator had reached its bound
 )
 
-// A sample is one request. Latency counts from the intended send time, not from when the generator came to it.
+// A sample is one request. Latency counts from the intended send time, not from the time when the generator sent it.
 type sample struct {
 	at      time.Duration // intended send time, since the run began
 	lag     time.Duration // how much later it was really sent

@@ -29,7 +29,7 @@ type View struct {
 	CPURaw      *float64 `json:"cpu_raw,omitempty"`      // last reading, as a fraction of what the process may use
 	CPUSmoothed *float64 `json:"cpu_smoothed,omitempty"` // the same, smoothed
 	Limit       *float64 `json:"limit,omitempty"`        // how many requests it would admit at once
-	InFlight    *float64 `json:"in_flight,omitempty"`    // how many it has let in and not seen end
+	InFlight    *float64 `json:"in_flight,omitempty"`    // how many it has let in that have not ended
 	Overloaded  *bool    `json:"overloaded,omitempty"`
 	Reason      string   `json:"reason,omitempty"` // why it considers the server overloaded, or why it refused last
 	Admitted    *int64   `json:"admitted,omitempty"`
@@ -45,7 +45,7 @@ type View struct {
 // Known returns a pointer to v, for the fields of a [View].
 func Known[T any](v T) *T { return &v }
 
-// None is no guard: the bare server.
+// None stands for no guard: the bare server.
 func None() Guard {
 	return Guard{Name: "none", Wrap: func(h http.Handler) (http.Handler, StatsFunc, error) { return h, nil, nil }}
 }

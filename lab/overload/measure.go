@@ -72,9 +72,9 @@ const (
 	recoveryTail  = time.Second // minimum time left at the end to judge by
 )
 
-// recovered returns how long after the beginning of rest, a stretch of light load behind a heavy one, everything was
-// as before: the earliest moment from which on to its end the p99 is at most a quarter or 10 ms above before, and at
-// most 1 % of the requests were refused or not answered. It returns nil if there is none.
+// recovered returns how long it took, from the beginning of rest, a stretch of light load after a heavy one, until everything
+// was as before. From then to the end of rest, the p99 is at most a quarter or 10 ms above before, and at most 1 % of the
+// requests were refused or not answered. It returns nil if that never happened.
 func (l *stretch) recovered(before time.Duration) *float64 {
 	bound := max(time.Duration(float64(before)*recoverySlack), before+recoveryFloor)
 	for from := l.from; from+recoveryTail <= l.to; from += bucket {

@@ -74,7 +74,7 @@ func (run *Run) Page() *report.Page {
 	return p
 }
 
-// lead sums up in a sentence the result at the most telling load: five times the capacity, or else the heaviest.
+// lead sums up in a sentence the result at the most telling load: five times the capacity, or otherwise the heaviest.
 func (run *Run) lead() string {
 	var load float64
 	for _, r := range run.Results {

@@ -91,7 +91,7 @@ func (p *process) collect(lines *json.Decoder) {
 	}
 }
 
-// latest returns the last line the server has shown.
+// latest returns the last line that the server has written.
 func (p *process) latest() (ServerSample, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -123,9 +123,8 @@ func (c counts) minus(d counts) counts {
 	return counts{c.sent - d.sent, c.ended - d.ended, c.good - d.good, c.refused - d.refused, c.timeouts - d.timeouts}
 }
 
-// inTime returns the share of the requests answered in time, of those that ended and those that should have: due of
-// them were sent longer than the SLO ago. Requests that have time left do not count. Without any requests the share is
-// 1.
+// inTime returns the share of requests answered in time, among those that have ended or should have: due of them were sent
+// longer than the SLO ago. Requests that have time left do not count. Without any requests the share is 1.
 func (c counts) inTime(due int) float64 {
 	judged := max(c.ended, int64(due))
 	if judged == 0 {

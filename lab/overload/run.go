@@ -44,7 +44,7 @@ func (r *runner) duration() time.Duration {
 				total += r.opts.Settle
 			}
 			if guard == "none" && r.settles(i) && i > 0 && r.opts.Loads[i-1] > 1 {
-				total += r.work.Deadline + r.opts.Settle // it will not have found back
+				total += r.work.Deadline + r.opts.Settle // it will not have recovered
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (r *runner) guard(ctx context.Context, name string) ([]Result, Series, erro
 	return results, series, ctx.Err()
 }
 
-// fresh replaces the server by a new one. The clock goes on.
+// fresh replaces the server with a new one. The clock continues.
 func (g *guardRun) fresh(ctx context.Context) error {
 	g.retire()
 	p, err := g.start(ctx, g.guard)

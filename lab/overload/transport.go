@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A Transport is how requests reach the server and answers come back. Its server runs in a separate process, and its
+// A Transport carries requests to the server and answers back. Its server runs in a separate process, and its
 // client in the process of the generator.
 type Transport interface {
 	// NewServer returns a server of s behind the guard with the given name: none, fixed:N (see [FixedLimit]), or one of
-	// [Config.Guards]. It is called in the server process, once, after that has been moved to its control group.
+	// [Config.Guards]. It is called once in the server process, after the process has been moved to its control group.
 	NewServer(guard string, s *Service) (Server, error)
 
 	// NewClient returns a client of the server at addr, a TCP address. It does not wait for the server.

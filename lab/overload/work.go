@@ -10,7 +10,7 @@ import (
 
 // A Work is the job that the server does for one request.
 type Work struct {
-	// Name is how the -work flag calls it.
+	// Name is its name in the -work flag.
 	Name string
 
 	// About describes in one line the services that the work stands for.
@@ -19,7 +19,7 @@ type Work struct {
 	// Workers is how many clients in a closed loop keep the server busy, to measure its capacity. If Workers is 0, 8 do.
 	Workers int
 
-	// Capacity is the number of requests per second of which loads are multiples. Set it for work without a bottleneck,
+	// Capacity is the number of requests per second that counts as a load of 1. Set it for work without a bottleneck,
 	// such as a sleep. If Capacity is 0, it is measured.
 	Capacity float64
 

@@ -70,7 +70,7 @@ type ClientOptions struct {
 	// overload such a server says in the trailer spillway-overload (Options.TellClients) from which priority on it has room.
 	// The Client then refuses calls of lower priorities, and a share of those at that priority, without making them. It
 	// believes at most a share of 0.95, for at most 10 s after an answer, and makes one call per second whatever the server
-	// says. A server that says nothing but refuses many calls gets at most about 1.5 times those that it accepts. These
+	// says. A server that says nothing but refuses many calls gets at most about 1.4 times those that it accepts. These
 	// refusals happen before the gate, and [Stats] counts them. If ListenTo is empty, the trailer means nothing.
 	ListenTo []string
 

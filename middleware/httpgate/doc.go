@@ -55,7 +55,7 @@
 //
 // A refusal costs a server something, so an overload of fifty times the capacity can still bring it down. With
 // [Options.TellClients] a server says in its answers which requests to hold back, and a Transport that listens to it
-// ([TransportOptions.ListenTo]) does not send them. About 1.35 times the capacity then reaches the server, whatever the
+// ([TransportOptions.ListenTo]) does not send them. About 1.4 times the capacity then reaches the server, whatever the
 // clients want to send.
 //
 // # Outcomes

@@ -247,10 +247,10 @@ func TestAllocationsOfARequestHeldBack(t *testing.T) {
 }
 
 func TestInvalidListenToIsNamed(t *testing.T) {
-	for _, host := range []string{"", "https://a.example", "a.example/", "A.example", "a b", "u@a.example"} {
+	for _, host := range []string{"", "https://a.example", "a.example/", "A.example", "a b", "u@a.example", "a.example:443", "a.example:80", "a.example:", "a.example."} {
 		_, err := httpgate.NewTransport(spillway.New(), nil, &httpgate.TransportOptions{ListenTo: []string{"b.example", host}})
 		require.EqualError(t, err, fmt.Sprintf(
-			`httpgate: ListenTo[1]: must be a host in lower case, such as "api.example" or "127.0.0.1:8080", got %q`, host))
+			`httpgate: ListenTo[1]: must be a host as HostKey returns it, such as "api.example" or "127.0.0.1:8080", got %q`, host))
 	}
 }
 

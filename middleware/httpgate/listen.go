@@ -3,6 +3,7 @@ package httpgate
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,11 +13,17 @@ import (
 // listenTo returns the hosts with the given names, or nil if there are none.
 func listenTo(names []string) (*overload.Hosts, error) {
 	for i, name := range names {
-		if name == "" || strings.ContainsAny(name, "/ @") || name != strings.ToLower(name) {
-			return nil, fmt.Errorf(`httpgate: ListenTo[%d]: must be a host in lower case, such as "api.example" or "127.0.0.1:8080", got %q`, i, name)
+		if name == "" || strings.ContainsAny(name, "/ @") || name != strings.ToLower(name) || endsIn(name, ":80", ":443", ":", ".") {
+			return nil, fmt.Errorf(
+				`httpgate: ListenTo[%d]: must be a host as HostKey returns it, such as "api.example" or "127.0.0.1:8080", got %q`, i, name)
 		}
 	}
 	return overload.NewHosts(names, time.Now()), nil
+}
+
+// endsIn reports whether name ends in one of the endings.
+func endsIn(name string, endings ...string) bool {
+	return slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // hostOf returns what is known about the host of r, or nil if the Transport does not listen to it.

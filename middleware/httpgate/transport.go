@@ -104,7 +104,7 @@ type TransportOptions struct {
 	// priority on it has room. The Transport then refuses requests of lower priorities, and a share of those at that
 	// priority, without sending them. It believes at most a share of 0.95, for at most 10 s after an answer, and sends one
 	// request per second whatever the host says. A host that says nothing but refuses many requests (Outcome is Dropped)
-	// is sent at most about 1.5 times those that it accepts. These refusals happen before the gate, and [Stats] counts
+	// is sent at most about 1.4 times those that it accepts. These refusals happen before the gate, and [Stats] counts
 	// them. The header is removed from the answers, so that a proxy does not pass it on. If ListenTo is empty, the header
 	// means nothing.
 	ListenTo []string

@@ -35,9 +35,9 @@ import (
 var catalog string
 
 // Register makes observable instruments for the metrics of all sources, and one callback that observes them. The map is
-// copied. OpenTelemetry wants to know all instruments in advance: those of Spillway are known, and those of other sources
-// are the metrics that they yield now. A histogram becomes two counters, of its count and its sum, because the API has no
-// observable histogram. The error is that of the meter. The caller calls Unregister of the Registration to end it.
+// copied. OpenTelemetry requires all instruments in advance. Those of Spillway are known; those of other sources are the
+// metrics that they yield now. A histogram becomes two counters, of its count and its sum, because the API has no observable
+// histogram. The error comes from the meter. The caller calls Unregister of the Registration to end it.
 func Register(meter metric.Meter, sources map[string]stats.Source) (metric.Registration, error) {
 	e := exporter{sources: maps.Clone(sources), instruments: map[string]metric.Float64Observable{}}
 	for line := range strings.Lines(catalog) {

@@ -28,9 +28,9 @@ import (
 )
 
 // New returns a Collector of the metrics of all sources, which have the label name with their name in the map. An object
-// that several sources share appears once; see [stats.Each]. The map is copied. The Collector describes nothing in
-// advance, since series come and go, so register it once per program: a second one with the same names fails at scrapes.
-// A scrape takes one snapshot of each object, and requests do not wait for it.
+// that several sources share appears once; see [stats.Each]. The map is copied. The Collector describes nothing in advance,
+// since series come and go. So register it once per program: a second one with the same names makes scrapes fail. A scrape
+// takes one snapshot of each object, and requests do not wait for it.
 func New(sources map[string]stats.Source) prometheus.Collector {
 	return &collector{sources: maps.Clone(sources), series: map[string]*series{}}
 }
@@ -45,7 +45,7 @@ type collector struct {
 	key    []byte             // memory for a key of series
 }
 
-// A series is what all samples of one series have in common.
+// A series holds the common part of all its samples.
 type series struct {
 	source string
 	name   string

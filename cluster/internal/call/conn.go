@@ -26,7 +26,7 @@ const MaxTimeout = time.Minute
 
 // Options are the options that all types of this package share.
 type Options struct {
-	Kind    string // the limit or lock that is made, for errors: "exact"
+	Kind    string // the kind of limit or lock, for errors: "exact"
 	Client  redis.UniversalClient
 	Timeout time.Duration    // if 0, DefaultTimeout
 	Breaker *breaker.Options // if nil, DefaultBreaker; if its Name is empty, "redis"
@@ -103,7 +103,8 @@ func checkClient(kind string, client redis.UniversalClient) error {
 	return nil
 }
 
-// Run runs a script and returns the integers that it returns. An error is a *[cluster.RedisError], or ctx.Err() if ctx ended first.
+// Run runs a script and returns the integers in its reply. An error is a *[cluster.RedisError], or ctx.Err() if ctx ended
+// first.
 func (c *Conn) Run(ctx context.Context, s *Script, keys []string, args ...any) ([]int64, error) {
 	reply, err := c.Call(ctx, s, keys, args...)
 	if err != nil {

@@ -121,8 +121,8 @@ func (f *flight) land() {
 
 // there reports whether Redis answers although the connection of f has ended. When Redis restarts, all connections of
 // the pool end at once, and each of them fails a call. A breaker that counted those would open, and fail probe by probe
-// for longer and longer. The client finds such connections by itself, but not with TLS, nor on Windows. So there uses
-// them up until one answers.
+// for longer and longer. The client finds such connections by itself, but not with TLS or on Windows. So there uses them up
+// until one answers.
 func (f *flight) there(ctx context.Context) bool {
 	if f.err == nil || f.key == nil || f.sent.Load() <= 0 || reasonOf(f.err) != reason.Conn {
 		return false // it was not sent, or its connection has not ended
@@ -238,7 +238,7 @@ func (f *flight) verdict(ctx context.Context, err error) (spillway.Outcome, erro
 	slow := why == reason.Timeout || why == reason.Busy
 	blame := !slow || why == reason.Timeout && f.fair()
 	if deadline, ok := ctx.Deadline(); ok && slow && !deadline.After(f.began.Add(c.Timeout)) {
-		// The caller had less time than a call may take. If that was most of the time, Redis is to blame all the same.
+		// The caller had less time than a call may take. With at least a quarter of it, a slow Redis is still to blame.
 		outcome := spillway.Ignored
 		if blame && deadline.Sub(f.began) >= c.Timeout/4 {
 			outcome = spillway.Dropped

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// PerPipeline is the number of commands in one call: some 5 ms of Redis.
+	// PerPipeline is the number of commands in one call: about 5 ms of work for Redis.
 	PerPipeline = 128
 	// MaxLanes is the number of calls at a time, which matters where Redis is far away.
 	MaxLanes = 8

@@ -30,7 +30,7 @@ type Child struct {
 	read  sync.WaitGroup
 }
 
-// Spawn runs the function that [Main] knows by name in a separate process, which ends with the test at the latest. The
+// Spawn runs the function that [Main] knows by name in a separate process, which ends no later than the test. The
 // orders reach it as JSON, through [Orders].
 func Spawn(t testing.TB, name string, orders any) *Child {
 	t.Helper()

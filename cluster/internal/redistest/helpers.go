@@ -44,7 +44,7 @@ func Await(t testing.TB, most time.Duration, ok func() bool) {
 	}
 }
 
-// Pause waits in real time, since a real network keeps no other.
+// Pause waits in real time, since a real network has no virtual time.
 func Pause(d time.Duration) { time.Sleep(d) }
 
 // Silent returns the address of a server that accepts connections and never answers.

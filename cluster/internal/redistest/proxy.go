@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Proxy is a network that can fail, in front of a server. It starts without faults. Methods may be called
-// concurrently, and apply to open connections, too.
+// A Proxy is a network that can fail, in front of a server. It starts without faults. Methods may be called concurrently, and
+// also apply to open connections.
 type Proxy struct {
 	listener net.Listener
 	done     chan struct{}

@@ -21,7 +21,7 @@ import (
 // Missing is the message of a test that skips because there is no redis-server.
 const Missing = "SKIPPED: no redis-server on this machine (apt-get install redis-server, brew install redis)"
 
-// readyTimeout is how long a server may take to answer. It takes some 20 ms on an idle machine.
+// readyTimeout is how long a server may take to answer. It takes about 20 ms on an idle machine.
 const readyTimeout = 20 * time.Second
 
 // A Server is a redis-server on a port of the loopback interface, without persistence and with a separate folder.
@@ -167,7 +167,7 @@ func (s *Server) awaitReady(pid int, ended <-chan struct{}) error {
 	}
 }
 
-// Addr returns the address of the server, such as "127.0.0.1:16379". It stays the same over a Restart.
+// Addr returns the address of the server, such as "127.0.0.1:16379". A Restart keeps it.
 func (s *Server) Addr() string { return s.addr }
 
 // Client returns a client to inspect and prepare the server. It does not retry, and belongs to the server.
@@ -210,7 +210,7 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the process without ending it, as a machine does that swaps, or a virtual machine that moves: connections
+// Pause stops the process without ending it, like a machine that swaps or a virtual machine that moves: connections
 // stay open without an answer. It skips the test on systems without such a signal.
 func (s *Server) Pause() {
 	s.t.Helper()

@@ -37,7 +37,7 @@ func (s *Server) Promote() {
 	s.Do("REPLICAOF", "NO", "ONE")
 }
 
-// StartCluster starts a Redis Cluster of three primaries, which takes some three seconds, as Redis waits two of them by itself.
+// StartCluster starts a Redis Cluster of three primaries, which takes about three seconds, because Redis itself waits for two.
 func StartCluster(t testing.TB) []*Server {
 	t.Helper()
 	nodes := make([]*Server, 3)

@@ -232,7 +232,7 @@ func (r *run) failed() {
 	require.Equal(r, stats.Admitted, stats.Failed, "%+v", stats)
 }
 
-// flood sends many requests at once: each is served or refused, by the books of the gate.
+// flood sends many requests at once: each is served or refused, and the gate counts the same.
 func (r *run) flood() {
 	var mu sync.Mutex
 	var served int64

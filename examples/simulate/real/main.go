@@ -5,8 +5,8 @@
 //	go run ./examples/simulate/real -shape ramp -load 3
 //	go run ./examples/simulate/real -shape dependency
 //
-// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. The simulator takes one figure from the
-// measurement: the cost of an answer beside its work, which follows from the measured capacity.
+// The service needs 2 ms of CPU for a request and may use 0.4 CPUs. The simulator takes one figure from the measurement: the
+// cost of an answer beyond its work, which follows from the measured capacity.
 package main
 
 import (
@@ -105,7 +105,7 @@ func run(ctx context.Context, config *overload.Config, args []string, out io.Wri
 	return compare(out, measured, scenario(beside(measured)), *seed)
 }
 
-// beside is the cost of an answered request beside its work.
+// beside is the cost of an answered request beyond its work.
 func beside(measured *overload.Run) time.Duration {
 	capacity := measured.Capacity
 	if after := measured.CapacityAfter; after > 0 {
@@ -148,7 +148,8 @@ func known(v *float64) float64 {
 	return *v
 }
 
-// withBeside adds the cost of an answered request beside its work to the scenario of a small server, whose Parse is a part of it.
+// withBeside adds the cost of an answered request beyond its work to the scenario of a small server, whose Parse is a part of
+// it.
 func withBeside(s sim.Scenario, beside time.Duration) sim.Scenario {
 	s.Classes[0].Stages[0].CPU.Fixed += max(0, beside-s.Machine.Parse)
 	return s

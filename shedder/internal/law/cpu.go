@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// A cpu bounds the requests in flight while the CPU is short: pass × latency, and what keeps the CPU full beyond that.
+// A cpu bounds the requests in flight while the CPU is short: pass × latency, plus the requests that keep the CPU full.
 type cpu struct {
 	busy    bool
 	limit   float64
 	left    float64    // seconds for which the bound stays in force
-	reason  Reason     // why it does: CPU, or Signal while that alone says so
+	reason  Reason     // the reason: CPU, or Signal if only a signal says so
 	waits   [5]float64 // the last waits for a processor
 	next    int        // the oldest of them
-	waited  float64    // their least: a queue that stands, and does not only form now and then
-	drop    float64    // share that is refused whatever is inside
+	waited  float64    // the least of them, which shows a standing queue
+	drop    float64    // share that is refused however few are in flight
 	stretch float64    // integral: how much more than pass × latency keeps the CPU full
 	squeeze float64    // the same below pass × latency
 }
@@ -24,7 +24,7 @@ const busyUsage = 0.93
 
 func (c *cpu) inForce() bool { return c.left > 0 }
 
-// wait takes in how long goroutines wait for a processor, and steers the dropped share by it (PIE, RFC 8033).
+// wait records how long goroutines wait for a processor, and sets the dropped share accordingly (PIE, RFC 8033).
 func (c *cpu) wait(p *Params, r *Reading, credit float64) {
 	if !r.WaitFresh {
 		return
@@ -54,7 +54,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 		c.limit = c.bound(l, r, typical)
 	}
 	if unknown := h.pass == 0 || typical == 0; unknown && r.CPUKnown && r.CPU >= p.Full && r.Wait-r.Pause >= p.Wait {
-		c.limit = 0 // so many share the CPU that none has been answered yet: the least limit holds until some are
+		c.limit = 0 // so many share the CPU that none has been answered yet: the minimum limit holds until some are
 	}
 	threshold := l.o.Threshold
 	if l.latency.typical == 0 { // the least latency is a guess: only a full CPU makes up for that
@@ -95,11 +95,11 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	return x + math.Sqrt(x)
 }
 
-// integrate moves the room by what the CPU makes of it: less while the CPU is full though much is refused, more while it has
-// time to spare though something is refused.
+// integrate adjusts the room: it shrinks while the CPU is full although much is refused, and grows while the CPU has time to
+// spare although something is refused.
 func (c *cpu) integrate(l *Law, r *Reading) {
 	p := &l.P
-	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests inside turn over
+	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
 	switch {

@@ -2,18 +2,18 @@ package law
 
 import "math"
 
-// A flow bounds the requests in flight at any CPU by Little's law, and finds out whether a service that requests pile up in
-// is full or slow.
+// A flow bounds the requests in flight at any CPU by Little's law, and finds out whether a service in which requests pile up is
+// full or slow.
 type flow struct {
 	limit float64 // +Inf while nothing is known
 	stay  float64 // seconds that a request may stay inside; limit follows from it
 	wide  float64 // from 1 towards 0 while much is refused
-	held  float64 // rate of answers at best while much is refused: the limit must not spiral down with it
+	held  float64 // best rate of answers while much is refused: the limit must not spiral down with it
 
-	implied float64 // stay that missing answers imply, fading
+	implied float64 // latency that missing answers imply, fading
 	missing bool
 	waiting float64 // seconds of that
-	settled float64 // seconds since more were inside than the limit allows
+	settled float64 // seconds since more were in flight than the limit allows
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
 }
@@ -21,10 +21,10 @@ type flow struct {
 // fade lets a closed bucket pass.
 func (f *flow) fade() { f.implied *= 1 - 0.02*span }
 
-// sure is how many buckets in a row have to say that a queue grows, since one may say so by chance.
+// sure is how many buckets in a row must show a growing queue; a single one may show it by chance.
 const sure = 2
 
-// pile takes in whether a bucket closed on a queue that grows.
+// pile records whether a queue was growing when a bucket closed.
 func (f *flow) pile(grows bool) {
 	if f.piled++; !grows {
 		f.piled = 0
@@ -42,7 +42,8 @@ func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	long := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(long)
-	// Refusals of less than the service has just answered mean that the limit is tight, and not that too much is offered.
+	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
+	// offered.
 	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit)
@@ -51,7 +52,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	}
 	f.miss(l, r, heavy, recent.offered()/math.Max(covered, span))
 	if f.piled >= sure && !f.full {
-		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and what is refused tightens it
+		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and refusals tighten it
 			f.wide = 0
 			l.latency.guess()
 		}
@@ -67,7 +68,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.bound(l, r)
 }
 
-// tighten narrows the limit, unless that costs answers: then requests take long, and are not in a queue.
+// tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
@@ -95,8 +96,8 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 	}
 }
 
-// cost believes the latency of a limit that has cost answers for the given seconds, if that is no chance. Below what keeps a
-// service busy, nobody waits in a queue: by Little's law, requests stay as long as they take.
+// cost accepts the latency under a limit that has cost answers for the given seconds, unless that may be chance. While too few
+// requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency.
 func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
@@ -113,7 +114,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 		return false
 	}
 	stay := b.stay()
-	if drained { // the answers waited in the queue that is worked off
+	if drained { // the answers waited in the queue that is draining
 		stay = b.inside / b.ended
 		l.latency.least = stay
 	}
@@ -122,7 +123,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	return true
 }
 
-// noisy is the share of the held rate that the true one has at least: the greatest of several samples is held.
+// noisy is the least share of the held rate that the true rate may be: the held rate is the highest of several samples.
 const noisy = 0.7
 
 // bound computes the limit.
@@ -146,7 +147,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	if r.CPUs > 0 {
 		cpus = math.Min(r.CPUs, 1)
 	}
-	rate = math.Max(rate, cpus/typical) // it answers one after the other at least
+	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.quota.running() + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
@@ -163,7 +164,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	}
 }
 
-// The shares of the SLO that requests may spend in flight in the mean, and at most, so that the 99th percentile keeps it.
+// The shares of the SLO that requests may spend in flight, on average and at most, so that the 99th percentile stays within it.
 const (
 	objective     = 0.7
 	objectiveMost = 0.85
@@ -172,8 +173,8 @@ const (
 // far returns the longest stay that missing answers may imply. A service that takes longer is down.
 func (f *flow) far(l *Law) float64 { return l.P.Far*l.latency.typical + 2*l.P.Slack }
 
-// miss looks for answers that are missing. A dependency that turned slow answers less for as long as it takes; a full pool
-// answers as many as ever, at any limit. Where fewer requests arrive than before, fewer answers are expected. While requests
+// miss looks for missing answers. A dependency that has become slow gives fewer answers for as long as one answer takes; a full
+// pool gives as many as ever, at any limit. Where fewer requests arrive than before, fewer answers are expected. While requests
 // are refused and nothing at all is answered, there is no verdict.
 func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
 	p, h := &l.P, &l.history
@@ -190,7 +191,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
 	} else {
 		f.waiting = 0
 	}
-	// Where next to nothing is answered, a quarter of the time says as much.
+	// If almost nothing is answered, a quarter of the time is enough.
 	b, seconds, ok := h.last(math.Max(span, p.Expect/4*h.uneven/rate))
 	if was || b.ended >= least/4*rate*seconds {
 		b, seconds, ok = h.last(math.Max(span, p.Expect*h.uneven/rate))

@@ -13,11 +13,11 @@ const (
 // A bucket counts what happened in a twentieth of a second.
 type bucket struct {
 	admitted, refused float64
-	left              float64 // admitted requests that ended, whatever became of them
+	left              float64 // admitted requests that ended, whatever their outcome
 	ended             float64 // those of them that were answered or failed
 	answered          float64 // the successes among them
 	latency           float64 // seconds, summed over answered
-	quick             float64 // those of answered that no queue held up
+	quick             float64 // those of answered that did not wait in a queue
 	inside            float64 // seconds that requests spent in flight, summed
 }
 
@@ -74,10 +74,10 @@ type history struct {
 	rate float64 // greatest rate of ended requests over a long window, per second
 	pass float64 // the same over windows of one latency
 
-	uneven float64 // variance of the answers in a bucket over their mean; 1 is that of chance alone (Poisson)
+	uneven float64 // variance of the answers in a bucket over their mean; 1 if they are purely random (Poisson)
 }
 
-// advance takes in what happened in the last dt seconds, and calls closed for each bucket that ends.
+// advance records what happened in the last dt seconds, and calls closed for each bucket that ends.
 func (h *history) advance(p *Params, window float64, b *bucket, dt float64, closed func(*bucket)) {
 	before := h.age
 	h.age += dt
@@ -130,9 +130,9 @@ func (h *history) close(b *bucket, closed func(*bucket)) {
 }
 
 // measure finds the greatest rates over windows that end within the last window seconds. A window covers at least the time that
-// its requests took: a backlog that was worked off side by side ends at once, and is no rate that the service can keep up.
+// its requests took: a backlog that was served in parallel ends all at once, which is not a rate that the service can sustain.
 //
-// While requests are inside and nothing ends, the rates stay what they were: what is stuck says nothing about them.
+// While requests are in flight and nothing ends, the rates do not change: stuck requests say nothing about them.
 func (h *history) measure(p *Params, window float64) {
 	var pass, rate, jumps, all float64
 	var ended [most]float64
@@ -160,7 +160,7 @@ func (h *history) measure(p *Params, window float64) {
 				rate = max(rate, sum/(float64(c)*span))
 				break
 			}
-			rate = max(rate, (sum-math.Sqrt(sum))/(float64(c)*span)) // of few, less what chance may add
+			rate = max(rate, (sum-math.Sqrt(sum))/(float64(c)*span)) // of few answers, minus what chance may add
 		}
 	}
 	h.uneven = max(1, jumps/max(all, 1))
@@ -172,12 +172,13 @@ func (h *history) measure(p *Params, window float64) {
 	}
 }
 
-// later is how many times the least latency answers take, at least, while a queue grows in front of them.
+// later is the least factor by which answers take longer than the least latency while a queue grows in front of them.
 const later = 1.25
 
 // piles reports whether requests pile up in a queue: significantly more came in than left, or they wait ever longer, while they
 // leave at a steady rate, later than before and than the least latency, and none leaves sooner than a queue allows. Requests
-// that only take long do, or leave faster and faster at first. Of few, the order says more than their number.
+// that are merely slow do leave sooner, or leave faster and faster at first. If there are few, their order says more than their
+// number.
 func (h *history) piles(p *Params, least float64) bool {
 	if h.n < 9 { // no growth of so few is significant: 3 √n > n
 		return false
@@ -202,7 +203,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	}
 	growth, before := newer.admitted-newer.left, older.admitted-older.left
 	grows := growth >= 2*math.Sqrt(chance/2) && growth >= 0.6*before
-	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it grows no more
+	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it has stopped growing
 	if older.answered > 0 {
 		least = min(least, older.mean())
 	}
@@ -230,8 +231,8 @@ func (h *history) grown() int {
 	return len(h.ring)
 }
 
-// order compares the latest answers, at least few, with a queue in which the first in is the first out. It returns by how
-// much their latencies deviate from that, what they would be there, both summed in seconds, and how many there are.
+// order compares the latest answers, at least few, with a first-in first-out queue. It returns the deviations of their
+// latencies from the latencies in such a queue, those latencies, both summed in seconds, and the number of answers.
 func (h *history) order(few float64) (deviation, waited, answers float64) {
 	inside := h.n
 	for k := len(h.ring) - 1; k >= 0 && (answers < few || k > len(h.ring)-4); k-- {
@@ -260,11 +261,11 @@ func (h *history) back(k int, n float64) float64 {
 	return passed
 }
 
-// quick returns half of how long the oldest request in flight has been there if the first in is the first out, in seconds.
+// quick returns half of the age of the oldest request in flight, in seconds, if requests leave in the order in which they came.
 // An answer that took less did not wait in such a queue.
 func (h *history) quick() float64 { return h.back(len(h.ring)-1, h.n) / 2 }
 
-// last returns the sum of at least the last seconds, and how many they were. It reports false if there are not so many yet.
+// last returns the sum of at least the last seconds, and their number. It reports false if the history is shorter.
 func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 	b, covered = h.open, h.age
 	for i := len(h.ring) - 1; i >= 0 && covered < seconds; i-- {
@@ -275,7 +276,7 @@ func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 }
 
 // interrupted reports whether answers stopped or began again in the last seconds: one half of them has less than a third of
-// the answers of the other, or none came for so long that it is no chance (one in a thousand).
+// the answers of the other, or none came for so long that chance is unlikely (one in a thousand).
 func (h *history) interrupted(seconds float64) bool {
 	all, covered, _ := h.last(seconds)
 	silent, longest := h.age, h.age

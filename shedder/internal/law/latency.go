@@ -5,7 +5,7 @@ import "math"
 // A latency learns how long a request typically stays in flight while the service is calm.
 type latency struct {
 	typical float64 // seconds; 0 until it is known
-	least   float64 // least mean of some answers: stands for typical until that is known
+	least   float64 // least mean of a few answers: stands in for typical until that is known
 	guessed bool    // typical is a guess
 	samples int
 
@@ -17,7 +17,7 @@ type latency struct {
 	calm   float64 // seconds since the last refusal
 }
 
-// believed is how many samples are believed as they are. Later ones may raise the typical latency by Drift only.
+// believed is how many first samples are taken as they are. Later ones may raise the typical latency only by Drift.
 const believed = 3
 
 // keeping is the share of the offered requests that has to end for answers to keep pace.
@@ -26,10 +26,10 @@ const keeping = 0.8
 // settle is how long no request has been refused when a sample begins, and how long a sample is at least, in seconds.
 const settle = 1.0
 
-// long is for how long a sample or a window waits for enough requests, in seconds.
+// long is how long a sample or a window waits for enough requests, in seconds.
 const long = reach * span / 2
 
-// glance keeps the least latency that some answers had in the mean.
+// glance keeps the least mean latency of a few answers.
 func (l *latency) glance(p *Params, answered, latency float64) {
 	l.some.answered += answered
 	l.some.latency += latency
@@ -74,8 +74,8 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 
 func (l *latency) restart() { l.sample, l.late, l.taken, l.busy = bucket{}, bucket{}, 0, 0 }
 
-// learn moves the typical latency by a calm sample that took the given seconds. It follows shorter stays at once by a
-// quarter, and longer ones by Drift a second: a rise takes proof.
+// learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
+// up by Drift per second, since a faster rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
 	l.samples++
 	l.guessed = false
@@ -89,13 +89,13 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 	}
 }
 
-// believe sets the typical latency by proof.
+// believe sets the typical latency on proof.
 func (l *latency) believe(stay float64) {
 	l.typical, l.samples, l.guessed = stay, believed, false
 	l.restart()
 }
 
-// known returns the best that there is: the typical latency, or the least one.
+// known returns the best value available: the typical latency, or the least one.
 func (l *latency) known() float64 {
 	if l.typical > 0 {
 		return l.typical
@@ -103,7 +103,7 @@ func (l *latency) known() float64 {
 	return l.least
 }
 
-// guess sets the typical latency to the least that some answers had in the mean, until there is something better.
+// guess sets the typical latency to the least mean latency of a few answers, until a sample replaces it.
 func (l *latency) guess() {
 	l.typical, l.samples, l.guessed = l.least, 0, true
 	if l.least == 0 {

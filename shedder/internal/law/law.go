@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A Reading is what sensors and counters say at one step. Times are in seconds.
+// A Reading holds the values of sensors and counters at one step. Times are in seconds.
 type Reading struct {
 	Dt       float64 // since the last step
 	InFlight float64 // now
 
 	// Since the last step.
 	Admitted, Refused float64
-	Left              float64 // admitted requests that ended, whatever became of them
+	Left              float64 // admitted requests that ended, whatever their outcome
 	Ended             float64 // those of them that were answered or failed
 	Answered          float64 // the successes among them
 	Latency           float64 // summed over Answered
@@ -32,7 +32,8 @@ type Reading struct {
 	Signal bool // one of the user's signals says overloaded
 }
 
-// tame makes the best of what a broken sensor says: a usage that is no number is unknown, and a time that is none is 0.
+// tame replaces impossible values of a broken sensor: a usage that is not a number becomes unknown, and an invalid time becomes
+// 0.
 func (r *Reading) tame() {
 	r.CPUKnown = r.CPUKnown && !math.IsNaN(r.CPU) && !math.IsNaN(r.Smoothed)
 	r.CPU, r.Smoothed = within(r.CPU, 1), within(r.Smoothed, 1)
@@ -57,16 +58,16 @@ type Reason uint8
 // The reasons.
 const (
 	Calm   Reason = iota
-	Full          // Little's law: more are inside than the service answers in the time that it typically takes
+	Full          // Little's law: more are in flight than the service answers within its typical latency
 	CPU           // the CPU is short
 	Signal        // a signal of the user's
 )
 
-// A Verdict is what admissions go by.
+// A Verdict decides about admissions.
 type Verdict struct {
-	Quick  float64 // seconds: an answer that takes less was held up by no queue of those in flight
+	Quick  float64 // seconds: an answer that takes less did not wait in a queue
 	Limit  float64 // greatest number in flight; +Inf is none
-	Drop   float64 // share of requests that is refused whatever their number
+	Drop   float64 // share of requests that is refused, however few are in flight
 	Reason Reason  // why requests are refused: Calm while none is
 }
 
@@ -104,10 +105,10 @@ func (l *Law) Pass() float64 { return l.history.pass }
 // Latency returns the typical latency; 0 if it is not known.
 func (l *Law) Latency() time.Duration { return time.Duration(l.latency.typical * 1e9) }
 
-// standstill is how long no step was taken while requests were inside until that counts as a standstill, in seconds.
+// standstill is the time in seconds without a step, while requests are in flight, that counts as a standstill.
 const standstill = 0.06
 
-// Step advances the law by r.Dt and returns what admissions are to go by.
+// Step advances the law by r.Dt and returns the new verdict.
 func (l *Law) Step(r *Reading) Verdict {
 	r.tame()
 	if !l.o.CPUOnly {
@@ -176,7 +177,8 @@ func (l *Law) floor(r *Reading) float64 {
 	return math.Max(4, 2*math.Ceil(r.CPUs))
 }
 
-// letter is the rule alone: while the smoothed CPU usage is at the threshold, and CoolDown longer, in flight <= pass × rt.
+// letter is the plain rule: while the smoothed CPU usage is at the threshold, and for CoolDown after that, in flight <= pass ×
+// rt.
 func (l *Law) letter(r *Reading) Verdict {
 	c := &l.cpu
 	c.left -= r.Dt
@@ -198,7 +200,7 @@ func (l *Law) letter(r *Reading) Verdict {
 // refusing reports whether a request was refused in the last 0.3 s.
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
-// mostly is the share of a sample in which the CPU is short from which on its requests took long because of that.
+// mostly is the share of a sample for which the CPU must have been short to explain why its requests were slow.
 const mostly = 0.75
 
 // closed learns from a closed bucket.

@@ -18,7 +18,7 @@ func (s *lingering) discount(r *Reading) {
 }
 
 // close judges a second: answers kept pace and took no longer than usual. By Little's law, the sum of their latencies in a
-// second is how many requests they were in flight; the others linger.
+// second is the number of requests in flight that they account for; the others linger.
 func (s *lingering) close(l *Law) {
 	if s.taken += span; s.taken < settle {
 		return

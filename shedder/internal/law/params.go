@@ -2,7 +2,7 @@ package law
 
 import "fmt"
 
-// Params are the constants of the law. Times are in seconds, fractions in 0..1. docs/algorithms.md gives the reason of each.
+// Params are the constants of the law. Times are in seconds, fractions in 0..1. docs/algorithms.md gives the reason for each.
 type Params struct {
 	// Little's law at any CPU.
 	Near    float64 // typical latencies that a request may stay in flight while little is refused
@@ -48,7 +48,7 @@ func (p *Params) field(name string) *float64 {
 	}[name]
 }
 
-// With returns p with other values of the named constants, or an error that names the one that there is not.
+// With returns p with other values of the named constants, or an error that names an unknown constant.
 func (p Params) With(values map[string]float64) (Params, error) {
 	for name, v := range values {
 		f := p.field(name)
@@ -62,7 +62,7 @@ func (p Params) With(values map[string]float64) (Params, error) {
 
 // Options are the user's choices. Times are in seconds.
 type Options struct {
-	Threshold          float64 // usage from which the CPU counts as short; +Inf looks at no usage
+	Threshold          float64 // usage from which the CPU counts as short; +Inf ignores the usage
 	CoolDown           float64
 	Window             float64 // how far back the greatest rates are looked for
 	SLO                float64 // 0 is none

@@ -11,20 +11,20 @@ type Advice struct {
 }
 
 const (
-	wanted    = 1.35  // requests that should arrive, as a multiple of those that end: with fewer, chance leaves a full service idle now and then
-	catchUp   = 2     // the same while none is refused
-	noneOf    = 20    // requests in a row that are admitted if none is refused
-	noneFor   = 1.0   // the same in seconds
-	needed    = 0.2   // share of refusals from which on clients are asked to help
-	leastKept = 0.05  // share of a class that clients always send
-	useful    = 0.03  // share below which a class is held back as a whole, if a higher one is there
-	rateOver  = 0.4   // seconds over which rates are averaged
-	answered  = 0.2   // seconds until advice changes what arrives, about
-	harder    = 0.1   // seconds in which the advised share may fall by a factor of e
-	softer    = 0.5   // seconds in which it may grow by that
-	remember  = 5     // seconds over which the demand of classes that are held back is forgotten
-	least     = 1     // requests per second below which there is no overload
-	exactly   = 0.001 // step of Advice.Reduce
+	wanted    = 1.3    // requests that should arrive, as a multiple of those that end: with fewer, chance leaves a full service idle now and then
+	catchUp   = 2      // the same while none is refused
+	noneOf    = 20     // requests in a row that are admitted if none is refused
+	noneFor   = 1.0    // the same in seconds
+	needed    = 0.2    // share of refusals from which on clients are asked to help
+	leastKept = 0.05   // share of a class that clients always send
+	useful    = 0.03   // share below which a class is held back as a whole, if a higher one is there
+	rateOver  = 0.4    // seconds over which rates are averaged
+	answered  = 0.2    // seconds until advice changes what arrives, about
+	harder    = 0.1    // seconds in which the advised share may fall by a factor of e
+	softer    = 0.5    // seconds in which it may grow by that
+	remember  = 5      // seconds over which the demand of classes that are held back is forgotten
+	least     = 1      // requests per second below which there is no overload
+	thousand  = 1000.0 // steps of Advice.Reduce, which has three decimals on the wire
 )
 
 // An adviser finds the advice with which a little more arrives than the service can answer. It sees the effect of its
@@ -189,6 +189,6 @@ func (a *adviser) advice() Advice {
 	if !a.active {
 		return Advice{}
 	}
-	reduce := math.Round((1-a.keep)/exactly) * exactly
-	return Advice{Priority: Priority(a.class), Reduce: min(max(reduce, exactly), 1-leastKept)}
+	reduce := math.Round((1-a.keep)*thousand) / thousand
+	return Advice{Priority: Priority(a.class), Reduce: min(max(reduce, 1/thousand), 1-leastKept)}
 }

@@ -106,8 +106,8 @@ func (b *Bucket) tokens(t *Terms, now time.Duration) float64 {
 	return float64(t.slack+t.ticks-ahead) / float64(t.ticks)
 }
 
-// set puts new terms in force at now. The tokens stay, as far as there is room for them, and gift is added. So a rate
-// that moves between nodes mints no tokens.
+// set puts new terms in force at now. The tokens stay, as far as there is room for them, and gift is added. So a rate that
+// moves between nodes creates no tokens.
 func (b *Bucket) set(now time.Duration, t *Terms, gift float64) {
 	first := t
 	for now >= first.Until && first.Next != nil {

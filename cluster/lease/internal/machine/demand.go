@@ -41,8 +41,7 @@ func (d *Demand) noise(dt time.Duration) float64 {
 	return sigmas * math.Sqrt(max(d.rate*dt.Seconds(), 1)) / dt.Seconds()
 }
 
-// Differs reports whether n requested tokens in dt are more (1) or fewer (-1) than noise explains, and by a tenth at
-// least.
+// Differs reports whether n requested tokens in dt are more (1) or fewer (-1) than noise explains, and by at least a tenth.
 func (d *Demand) Differs(n float64, dt time.Duration) int {
 	x := n / dt.Seconds()
 	switch noise := max(d.noise(dt), d.rate/10); {

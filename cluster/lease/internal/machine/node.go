@@ -143,8 +143,8 @@ func (n *Node) Begin(now time.Duration, tokens float64) *Request {
 	return q
 }
 
-// shrink gives up the part that the node has and does not want while others want more. It does so before it reports it,
-// so that one message, not two, moves that part to another node.
+// shrink gives up the part of the lease that the node does not want while others want more. It does so before the report, so
+// that one message, not two, moves that part to another node.
 func (n *Node) shrink(now time.Duration) {
 	if keep := n.want * 1.02; n.hungry && now < n.expiry && keep < n.has {
 		n.has = keep
@@ -197,8 +197,8 @@ func (n *Node) Fail(now time.Duration) {
 	n.due = now + n.jitter(pause)
 }
 
-// nextSeq increments the number, and keeps it at least at the µs, so that a node that is made anew under the same id
-// continues its numbers.
+// nextSeq increments the number, and keeps it at least at the µs, so that a node that is made again with the same id continues
+// its numbers.
 func (n *Node) nextSeq(now time.Duration) { n.seq = max(n.seq+1, uint64(max(now, 0)/time.Microsecond)) }
 
 // Skip forgets the demand up to now: Redis decided about it.

@@ -197,7 +197,7 @@ func (t *Table) Take(now float64, c *Config, node string, n float64) (ok bool, l
 	return false, math.Floor(t.Free), wait
 }
 
-// open makes the table if there is none. It begins a new epoch if no node came for a term: the leases should have
+// open makes the table if there is none. It begins a new epoch if no node has called for a term: the leases should have
 // ended, but perhaps the clock jumped. The node has had a lease if it knows an epoch.
 func (t *Table) open(now float64, c *Config, node string, known bool) {
 	term := micros(c.TTL)
@@ -232,8 +232,8 @@ func (t *Table) spare(now float64, c *Config) {
 	t.Next = now
 }
 
-// mark returns until when a table made at now learns. If there is a marker, which outlives the tables, only long unused
-// state was lost, and there is nothing to learn.
+// mark returns the time until which a table made at now learns. If there is a marker, which outlives the tables, only long
+// unused state was lost, and there is nothing to learn.
 func (t *Table) mark(now, term float64, known bool) (learn float64) {
 	learn = now + term
 	switch {
@@ -245,8 +245,7 @@ func (t *Table) mark(now, term float64, known bool) (learn float64) {
 	return learn
 }
 
-// wait extends the learning, since a node has come that holds an earlier lease: other nodes may do so too, and come
-// late.
+// wait extends the learning, since a node with an earlier lease has called: other such nodes may call late.
 func (t *Table) wait(now float64, c *Config, q *Request) {
 	if q.Epoch != "" && q.Hold > 0 {
 		t.Learn = max(t.Learn, min(t.Began, now)+micros(c.TTL+Lateness))
