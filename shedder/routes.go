@@ -56,7 +56,7 @@ const (
 	costEvery    = 5.0    // seconds after which fewer will do
 	calmAfter    = 1.0    // seconds since the last refusal
 	costRise     = 0.02   // rise of a cost in a calm second, at most
-	routeFull    = 0.7   // share of the limit that the parts of all routes should fill: room for bursts, and a queue for the CPUs
+	routeFull    = 0.7    // share of the limit that the parts of all routes should fill: room for bursts, and a queue for the CPUs
 	mostGain     = 1.5
 	leastGain    = 0.9
 	routeDraw    = 0x5851f42 // makes the draw another one than those of the priorities
