@@ -73,8 +73,8 @@ func New(o *Options) (*Policy, error) {
 
 // A Ticket has the id of the route, if it is known, and this bit if the request is a probe.
 const (
-	probe   spillway.Ticket = 1
-	idShift                 = 1
+	probe   = spillway.Ticket(1)
+	idShift = 1
 )
 
 // Admit refuses r if its Timeout is shorter than the time in which one in a hundred requests of its Route finishes. The
