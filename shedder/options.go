@@ -56,11 +56,6 @@ type Options struct {
 	// hour. If it is [Off], the order never changes. Keys do not decide while one of them sends much: more than an
 	// eighth of the requests of its priority.
 	Rotation time.Duration
-	// FairRoutes shares the capacity among the routes ([spillway.Request].Route) of one priority, if it does not suffice for all
-	// requests: each may have the same part of the busy time, and what it does not need is left to the others. So cheap
-	// requests are not refused because dear ones are too many. The busy time of a route is its rate times the latency of
-	// its requests in the calm service, which the Shedder learns, of 256 routes at most; all others are one.
-	FairRoutes bool
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 

@@ -40,7 +40,6 @@ type Shedder struct {
 	answers  answers
 	refused  [numClasses][numReasons]stats.Counter
 	leak     leak
-	routes   atomic.Pointer[routes] // nil unless Options.FairRoutes
 
 	mu      sync.Mutex // guards the rest; taken once a tick, never waited for by a request
 	opts    Options
@@ -124,13 +123,6 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 	}
 	class := classOf(r.Priority)
 	limit, drop := s.levels.Ask(int(r.Priority), r.Key, now)
-	mark := 0
-	if f := s.routes.Load(); f != nil {
-		var shared, beyond bool
-		if mark, shared, beyond = f.ask(r.Route, now); shared {
-			limit = s.levels.Share(int(r.Priority), beyond, limit)
-		}
-	}
 	if drop && !s.leak.passes(now) {
 		s.refused[class][byDrop].Add(1)
 		return 0, s.dropped.Load()
@@ -150,12 +142,12 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		// Without the yield, refusals would wait behind admitted work, in a queue that no limit sees.
 		runtime.Gosched()
 	}
-	return spillway.Ticket(at | mark), nil
+	return spillway.Ticket(at), nil
 }
 
 // Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	at := int(t & (counted - 1))
+	at := int(t)
 	if res.Outcome == spillway.Refused { // it never ran
 		if class := classOf(r.Priority); class != normal {
 			s.admitted[class].Add(-1)
@@ -166,11 +158,6 @@ func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 	switch res.Outcome {
 	case spillway.Success:
 		s.answers.add(at, res.Latency, time.Duration(s.quick.Load()))
-		if t&counted != 0 {
-			if f := s.routes.Load(); f != nil {
-				f.add(r.Route, int64(res.Latency))
-			}
-		}
 	case spillway.Failure:
 		s.answers.fail(at)
 	}

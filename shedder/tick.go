@@ -80,9 +80,6 @@ func (s *Shedder) step(now time.Time) {
 	}
 	least := s.prober.observe(now, gone, float64(inside), v.Limit, s.law.Latency())
 	s.publish(v, &r, least, now)
-	if f := s.routes.Load(); f != nil {
-		f.step(r.Dt, r.Admitted, r.Refused, r.InFlight/v.Limit)
-	}
 	s.yields.Store(s.witness.asks || !math.IsInf(v.Limit, 1) && (sched.Err != nil || sched.Value >= yieldFrom))
 	advice := s.levels.Advice()
 	leaking := s.leak.observe(r.Dt, entered, refused, s.opts.MaxShed)
@@ -160,11 +157,6 @@ func (s *Shedder) refusedOf(class int) (sum int64) {
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())
-	if !opts.FairRoutes {
-		s.routes.Store(nil)
-	} else if s.routes.Load() == nil {
-		s.routes.Store(newRoutes())
-	}
 	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonLimit, RetryAfter: opts.CoolDown})
 	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonDrop, RetryAfter: opts.CoolDown})
 }

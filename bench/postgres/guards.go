@@ -24,7 +24,6 @@ import (
 const (
 	perRoute       = "spillway-route" // a shedder for each route
 	withSLO        = "spillway-slo"   // one shedder with an objective
-	withRoutes     = "spillway-fair"  // one shedder that shares the capacity among the routes
 	throttlePrefix = "throttle:"      // chi's Throttle
 )
 
@@ -79,11 +78,6 @@ func findGuard(name string, slo time.Duration) (overload.Guard, error) {
 			return shed(next, &shedder.Options{SLO: slo})
 		}}, nil
 	}
-	if name == withRoutes {
-		return overload.Guard{Name: name, Wrap: func(next http.Handler) (http.Handler, overload.StatsFunc, error) {
-			return shed(next, &shedder.Options{FairRoutes: true})
-		}}, nil
-	}
 	if text, ok := strings.CutPrefix(name, throttlePrefix); ok {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {
@@ -93,7 +87,7 @@ func findGuard(name string, slo time.Duration) (overload.Guard, error) {
 			return middleware.Throttle(limit)(next), nil, nil
 		}}, nil
 	}
-	known := []string{"none", "fixed:N", throttlePrefix + "N", perRoute, withSLO, withRoutes}
+	known := []string{"none", "fixed:N", throttlePrefix + "N", perRoute, withSLO}
 	all := peers.Guards()
 	for _, g := range all {
 		known = append(known, g.Name)
@@ -111,16 +105,5 @@ func shed(next http.Handler, o *shedder.Options) (http.Handler, overload.StatsFu
 		return nil, nil, err
 	}
 	gate := spillway.New(s)
-	named := httpgate.Options{Request: func(r *http.Request) spillway.Request { return spillway.Request{Route: routeOf(r)} }}
-	return httpgate.Handler(gate, &named)(next), func() overload.View { return overload.Shedding(gate, s) }, nil
-}
-
-// routeOf returns the route of a request, or "" if there is none.
-func routeOf(r *http.Request) string {
-	for _, route := range routes() {
-		if strings.TrimPrefix(r.URL.Path, "/") == route.name {
-			return route.name
-		}
-	}
-	return ""
+	return httpgate.Handler(gate, nil)(next), func() overload.View { return overload.Shedding(gate, s) }, nil
 }

@@ -54,7 +54,7 @@ func parse(args []string, out io.Writer) (*settings, error) {
 		flags.PrintDefaults()
 	}
 	guards := flags.String("guards", "none,spillway,spillway-route,spillway-slo,failsafe,throttle:32",
-		"guards to compare: none, fixed:N, throttle:N (chi's), spillway, spillway-route (a shedder for each route), spillway-fair (FairRoutes), spillway-slo, failsafe, "+
+		"guards to compare: none, fixed:N, throttle:N (chi's), spillway, spillway-route (a shedder for each route), spillway-slo, failsafe, "+
 			"or another peer of bench/peers")
 	mixNames := flags.String("mixes", "mixed,dear", "mixes of routes: mixed (70 % one row, 20 % 100 rows, 10 % aggregate), dear (aggregate alone)")
 	loads := flags.String("loads", "0.9,1.1,2,5", "loads to step to from half the capacity, as multiples of it")

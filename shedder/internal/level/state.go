@@ -75,21 +75,6 @@ func (s *State) Ask(priority int, key string, now int64) (limit int64, dropped b
 	return s.limits[r].Load(), dropped
 }
 
-// Share returns the limit for a request of the given priority whose route has its part of the capacity, or is beyond it,
-// instead of the limit by [State.Ask]. Requests within the parts of their routes fit together, so that they may pass the
-// limit for a while, like those of higher priorities. Requests beyond join if few others are in flight.
-func (s *State) Share(priority int, beyond bool, limit int64) int64 {
-	switch class, t := Class(priority), int(s.mark.Load()&classMask); {
-	case class > t:
-		return limit
-	case beyond:
-		return min(limit, s.limits[below].Load())
-	case class == t && limit == s.limits[at].Load():
-		return s.limits[above].Load()
-	}
-	return limit
-}
-
 // position returns the position of a key, or chance for requests without one.
 func (s *State) position(key string, now int64, byKey bool) uint64 {
 	if byKey && key != "" {
