@@ -31,8 +31,9 @@
 // # Priorities
 //
 // Under overload, requests of a high [spillway.Priority] are served first, and each priority uses all that the higher
-// ones leave. Among requests of one priority, keys decide: all services refuse the same ones, in an order that changes
-// every [Options.Rotation]. docs/priorities.md helps to choose priorities.
+// ones leave. Among requests of one priority, each [spillway.Request.Key] gets at least its max-min fair share: a
+// tenant that sends most of the requests does not hurt the others. All services refuse the same light keys, in an order
+// that changes every [Options.Rotation]. docs/priorities.md helps to choose priorities and keys.
 //
 // # Learning
 //

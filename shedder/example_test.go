@@ -56,6 +56,29 @@ func ExampleShedder_priorities() {
 	// reports: 0 % served
 }
 
+// One tenant sends nine tenths of three times the capacity. The others do not notice.
+func ExampleShedder_tenants() {
+	load := sim.Named("pool", 3)
+	noisy, others := load.Classes[0], load.Classes[0]
+	noisy.Name, noisy.Key, noisy.Share = "noisy", "noisy", 9
+	others.Name, others.Key, others.Share, others.Keys = "others", "tenant-", 1, 100
+	load.Classes = []sim.Class{noisy, others}
+	result, err := sim.Run(load, 1, func(h *sim.Host) (*spillway.Gate, error) {
+		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})
+		return spillway.New(shed), err
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range result.Classes {
+		fmt.Printf("%s: %.0f %% served\n", c.Name, 100*c.Served)
+	}
+	// Output:
+	// noisy: 26 % served
+	// others: 100 % served
+}
+
 // Thresholds can be changed while requests go on.
 func ExampleShedder_Tune() {
 	shed := spillway.Must(shedder.New(nil))

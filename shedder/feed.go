@@ -26,6 +26,8 @@ var statsRows = []feed.Row{
 
 	feed.Gauge("Limit", "spillway.shedder.limit", "{request}", "Greatest number of requests in flight. Absent while there is none."),
 	feed.Gauge("Drop", "spillway.shedder.drop", "1", "Share of requests refused at random because they wait for a processor."),
+	feed.Gauge("FairShare", "spillway.shedder.fair_share", "{request}/s",
+		"Rate of a key above which it is refused for the sake of other keys. Absent while none is."),
 	feed.Gauge("InFlight", "spillway.shedder.in_flight", "{request}", "Admitted requests that have not ended."),
 	feed.Gauge("MaxPass", "spillway.shedder.max_pass", "{request}/s", "Greatest rate of answers over one latency within the window."),
 	feed.Gauge("MinRT", "spillway.shedder.min_rt", "s", "Latency while the service is calm. 0 if it is not known."),

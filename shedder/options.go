@@ -3,6 +3,7 @@ package shedder
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -14,6 +15,12 @@ import (
 
 // Off disables the feature of a field of [Options], where zero means the default.
 const Off = -1
+
+// The bounds of [Options.Weights].
+const (
+	leastWeight = 0.001
+	mostWeight  = 1000
+)
 
 // Options tune a [Shedder]. The zero Options are the defaults, which suit most services.
 type Options struct {
@@ -53,9 +60,13 @@ type Options struct {
 	// Rotation is how often keys change places in the order in which requests of one priority are refused. While keys
 	// have the same Rotation and the clocks of their processes agree, all services refuse the same keys first, so that a
 	// few users meet all the refusals rather than all users a few. It must be at least a second. If Rotation is 0, it is an
-	// hour. If it is [Off], the order never changes. Keys do not decide while one of them sends much: more than an
-	// eighth of the requests of its priority.
+	// hour. If it is [Off], the order never changes. Keys that send much take no turns: each gets its fair share at any
+	// time.
 	Rotation time.Duration
+	// Weights are the shares of keys under overload, relative to a share of 1 for keys that are not in Weights: a key of
+	// weight 2 is admitted up to twice the rate of others before it is refused for their sake. Weights are from 0.001 to
+	// 1000. If Weights is nil, all keys have equal shares.
+	Weights map[string]float64
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
@@ -87,6 +98,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
 	o.Rotation = cmp.Or(o.Rotation, time.Hour)
 	o.Signals = slices.Clone(o.Signals)
+	o.Weights = maps.Clone(o.Weights)
 	var err error
 	if o.Name, err = name.Or("shedder", o.Name, "shedder"); err != nil {
 		return o, err //nolint:wrapcheck // it names the field
@@ -112,6 +124,11 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shedder: Rotation must be at least 1s, or Off, got %v", o.Rotation)
 	case !(o.MaxShed >= 0 && o.MaxShed <= 1):
 		return fmt.Errorf("shedder: MaxShed must be in (0, 1], or 0 for no bound, got %v", o.MaxShed)
+	}
+	for key, w := range o.Weights {
+		if !(w >= leastWeight && w <= mostWeight) {
+			return fmt.Errorf("shedder: Weights[%q] must be in %v..%v, got %v", key, leastWeight, mostWeight, w)
+		}
 	}
 	for i := range o.Signals {
 		if err := o.Signals[i].validate(i, o.Signals[:i]); err != nil {

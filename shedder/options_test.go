@@ -29,6 +29,7 @@ func TestOptionsThatCannotBeRight(t *testing.T) {
 		{shedder.Options{MaxLimit: -1}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 0, got -1"},
 		{shedder.Options{MinLimit: 10, MaxLimit: 5}, "shedder: MaxLimit must be at least 1 and MinLimit, which is 10, got 5"},
 		{shedder.Options{Rotation: time.Millisecond}, "shedder: Rotation must be at least 1s, or Off, got 1ms"},
+		{shedder.Options{Weights: map[string]float64{"a": 0}}, `shedder: Weights["a"] must be in 0.001..1000, got 0`},
 		{shedder.Options{MaxShed: 2}, "shedder: MaxShed must be in (0, 1], or 0 for no bound, got 2"},
 	}
 	for _, tt := range tests {

@@ -22,8 +22,9 @@ const tick = 20 * time.Millisecond
 
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
-	reasonLimit = "limit reached" // the requests in flight have reached the number that the service can answer in time
-	reasonDrop  = "cpu queue"     // requests wait for a processor before the Shedder sees them, so a share is refused
+	reasonLimit = "limit reached"   // the requests in flight have reached the number that the service can answer in time
+	reasonDrop  = "cpu queue"       // requests wait for a processor before the Shedder sees them, so a share is refused
+	reasonShare = "over fair share" // the key sends more than its fair share, and other keys need theirs
 )
 
 // A Shedder is a [spillway.Policy] that refuses requests that an overloaded service cannot handle. It is made by [New],
@@ -36,6 +37,7 @@ type Shedder struct {
 	quick    atomic.Int64 // ns: an answer that took less did not wait in a queue
 	full     atomic.Pointer[spillway.Rejection]
 	dropped  atomic.Pointer[spillway.Rejection]
+	over     atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
 	answers  answers
 	refused  [numClasses][numReasons]stats.Counter
@@ -65,10 +67,11 @@ const (
 const (
 	byLimit = iota
 	byDrop
+	byShare
 	numReasons
 )
 
-var refusalReasons = [numReasons]string{byLimit: reasonLimit, byDrop: reasonDrop}
+var refusalReasons = [numReasons]string{byLimit: reasonLimit, byDrop: reasonDrop, byShare: reasonShare}
 
 // New returns a Shedder with the given options; nil means the defaults. It returns an error that names the invalid
 // field.
@@ -105,15 +108,17 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 	}
 	s := &Shedder{inside: inflight.New(), law: law.New(p)}
 	s.nextTick.Store(math.MinInt64)
-	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1)})
+	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), FairShare: math.Inf(1)})
 	s.install(opts)
 	s.publish(law.Verdict{Limit: math.Inf(1)}, &law.Reading{}, 0, time.Time{})
 	return s, nil
 }
 
 // Admit refuses r if the requests in flight have reached the number that the service can answer in time. If the service
-// cannot carry all requests, those of a low [spillway.Priority] are refused first, and among requests of one priority
-// those whose keys are at a disadvantage in this [Options.Rotation]. A priority uses all that the higher ones leave.
+// cannot carry all requests, those of a low [spillway.Priority] are refused first. Among requests of one priority, each
+// key gets its fair share; keys that send little take turns by [Options.Rotation]. A priority uses all that the higher
+// ones leave, and a key all that other keys leave. A refusal to a key that sends more than its share while others send
+// less has the reason "over fair share" and sets [spillway.Rejection.OverQuota].
 // While goroutines wait for a processor, Admit yields the processor once after it has admitted r, so that refusals do
 // not wait for the work of admitted requests.
 func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
@@ -122,16 +127,14 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		now = s.refresh(r.Arrived)
 	}
 	class := classOf(r.Priority)
-	limit, drop := s.levels.Ask(int(r.Priority), r.Key, now)
-	if drop && !s.leak.passes(now) {
-		s.refused[class][byDrop].Add(1)
-		return 0, s.dropped.Load()
+	a := s.levels.Ask(int(r.Priority), r.Key, now)
+	if a.Dropped && !s.leak.passes(now) {
+		return 0, s.refuse(class, byDrop, a.Over)
 	}
-	at, ok := s.inside.Enter(limit)
+	at, ok := s.inside.Enter(a.Limit)
 	if !ok {
 		if !s.leak.passes(now) {
-			s.refused[class][byLimit].Add(1)
-			return 0, s.full.Load()
+			return 0, s.refuse(class, byLimit, a.Over)
 		}
 		at, _ = s.inside.Enter(inflight.NoLimit)
 	}
@@ -145,6 +148,21 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 	return spillway.Ticket(at), nil
 }
 
+// refuse counts a refusal and returns it. A key that is over its share is refused for that.
+func (s *Shedder) refuse(class, why int, over bool) *spillway.Rejection {
+	if over {
+		why = byShare
+	}
+	s.refused[class][why].Add(1)
+	switch why {
+	case byShare:
+		return s.over.Load()
+	case byDrop:
+		return s.dropped.Load()
+	}
+	return s.full.Load()
+}
+
 // Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
 	at := int(t)
@@ -154,6 +172,10 @@ func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 		}
 		s.inside.Undo(at)
 		return
+	}
+	if r.Key != "" {
+		now, _ := s.clock(r.Arrived)
+		s.levels.Took(int(r.Priority), r.Key, now, res.Latency)
 	}
 	switch res.Outcome {
 	case spillway.Success:

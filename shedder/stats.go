@@ -3,6 +3,7 @@ package shedder
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -46,6 +47,10 @@ type Stats struct {
 	// CPU, which refusals keep at its threshold.
 	Demand float64
 
+	// FairShare is the rate in requests per second above which a key of weight 1 is refused for the sake of other keys of
+	// its priority; +Inf while none is.
+	FairShare float64
+
 	// HoldBack is the share of the requests of priority HoldBackAt that clients should not send, and nothing of lower
 	// priorities, so that little more arrives than the service can answer. It is 0 while clients may send everything, and
 	// at most 0.95. It follows how clients react. The adapters pass it on (httpgate.Options.TellClients).
@@ -83,22 +88,31 @@ func (s *Shedder) Stats() Stats {
 	}
 	v.AdmittedSheddable, v.AdmittedCritical = max(0, s.admitted[sheddable].Value()), max(0, s.admitted[critical].Value())
 	v.AdmittedNormal = max(0, v.Admitted-v.AdmittedSheddable-v.AdmittedCritical)
-	v.RefusedSheddable = counts[sheddable][byLimit] + counts[sheddable][byDrop]
-	v.RefusedNormal = counts[normal][byLimit] + counts[normal][byDrop]
-	v.RefusedCritical = counts[critical][byLimit] + counts[critical][byDrop]
+	v.RefusedSheddable, v.RefusedNormal, v.RefusedCritical = sum(counts[sheddable]), sum(counts[normal]), sum(counts[critical])
 	return v
 }
 
-// MarshalJSON returns the fields of s by name, in which a Limit of +Inf is null. Errors are their text, or null.
+func sum(counts [numReasons]int64) (all int64) {
+	for _, n := range counts {
+		all += n
+	}
+	return all
+}
+
+// MarshalJSON returns the fields of s by name, in which a Limit or a FairShare of +Inf is null. Errors are their text, or
+// null.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
 	out := struct {
 		plain
-		Limit                       *float64 // null is none
+		Limit, FairShare            *float64 // null is none
 		CPUErr, SchedErr, SignalErr *string
 	}{plain: plain(s), CPUErr: text(s.CPUErr), SchedErr: text(s.SchedErr), SignalErr: text(s.SignalErr)}
 	if !math.IsInf(s.Limit, 1) {
 		out.Limit = &s.Limit
+	}
+	if !math.IsInf(s.FairShare, 1) {
+		out.FairShare = &s.FairShare
 	}
 	return json.Marshal(out) //nolint:wrapcheck,musttag // package json calls this; the names of the fields are the keys
 }
@@ -158,7 +172,7 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) {
 	if v.Overloaded != was.Overloaded {
 		s.seen.since = v.Time
 	}
-	v.Since, v.Limit, v.Drop = s.seen.since, d.Limit, d.Drop
+	v.Since, v.Limit, v.Drop, v.FairShare = s.seen.since, d.Limit, d.Drop, s.levels.FairShare()
 	v.MaxPass, v.MinRT, v.Probes = s.law.Pass(), s.law.Latency(), s.prober.probes
 	s.view.Store(&v)
 }
@@ -168,7 +182,7 @@ func (s *Shedder) Options() Options {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.opts
-	o.Signals = slices.Clone(o.Signals)
+	o.Signals, o.Weights = slices.Clone(o.Signals), maps.Clone(o.Weights)
 	return o
 }
 

@@ -126,6 +126,10 @@ func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
 	return pause, math.Max(1-float64(pause)/float64(period), leastRunning)
 }
 
+// asEver is the mean latency, as a multiple of that of the calm service, up to which requests do not wait for each other
+// more than usual.
+const asEver = 1.5
+
 // publish makes v the state that Admit uses, with a limit of at least least.
 func (s *Shedder) publish(v law.Verdict, r *law.Reading, least int64, now time.Time) {
 	s.quick.Store(int64(v.Quick * 1e9))
@@ -135,7 +139,9 @@ func (s *Shedder) publish(v law.Verdict, r *law.Reading, least int64, now time.T
 	}
 	s.levels.Step(&level.Tick{
 		Dt: r.Dt, Admitted: r.Admitted, Refused: r.Refused, Left: r.Left, InFlight: r.InFlight, Limit: v.Limit, Drop: v.Drop,
-	}, max(least, int64(s.opts.MinLimit)), rotation)
+		Most: s.opts.lawOptions().MaxLimit,
+		Calm: r.Answered > 0 && r.Latency <= asEver*r.Answered*s.law.Latency().Seconds(), Rotation: rotation, Seed: uint64(now.UnixNano()),
+	}, max(least, int64(s.opts.MinLimit)))
 }
 
 func (s *Shedder) countRefused() int64 {
@@ -159,4 +165,6 @@ func (s *Shedder) install(opts Options) {
 	s.law.Tune(opts.lawOptions())
 	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonLimit, RetryAfter: opts.CoolDown})
 	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonDrop, RetryAfter: opts.CoolDown})
+	s.over.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonShare, RetryAfter: opts.CoolDown, OverQuota: true})
+	s.levels.Weigh(opts.Weights)
 }

@@ -159,14 +159,3 @@ func TestTheSameUsersAreShed(t *testing.T) {
 	require.Greater(t, byKey, 0.8)
 	require.InDelta(t, off.Goodput, on.Goodput, 0.01)
 }
-
-// One tenant with most of the requests does not take the places of all tenants with a worse position.
-func TestAHeavyKeyDoesNotDecide(t *testing.T) {
-	s := sim.Named("noisy-tenant", 0)
-	_, o := playOrder(t, s, false)
-	least := 1.0
-	for _, n := range o.byKey {
-		least = min(least, float64(n[1])/float64(n[0]))
-	}
-	require.Greater(t, least, 0.2, "every tenant is served a share")
-}

@@ -31,13 +31,13 @@ type Advice struct {
 	Src    string        // names a process
 }
 
-// append appends the value of the field.
-func (a *Advice) append(b []byte) []byte {
-	b = strconv.AppendInt(append(b, "level="...), a.Level, 10)
+// value returns the value of the field.
+func (a *Advice) value() string {
+	b := strconv.AppendInt([]byte("level="), a.Level, 10)
 	b = strconv.AppendFloat(append(b, ", reduce="...), math.Round(a.Reduce*1000)/1000, 'f', -1, 64) // three decimals at most
 	b = strconv.AppendInt(append(b, ", valid="...), a.Valid.Milliseconds(), 10)
 	b = strconv.AppendInt(append(b, ", seq="...), a.Seq, 10)
-	return append(append(append(b, `, src="`...), a.Src...), '"')
+	return string(b) + `, src="` + a.Src + `"`
 }
 
 // Parse reads the value of a field, with Valid and Reduce within the limits of the values that a client accepts. It reports

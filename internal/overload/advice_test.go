@@ -20,7 +20,7 @@ func TestParse(t *testing.T) {
 		require.True(t, ok, text)
 		require.Equal(t, want, got, text)
 	}
-	require.Equal(t, `level=-1, reduce=0.4, valid=2000, seq=81, src="k3f9"`, string(want.append(nil)))
+	require.Equal(t, `level=-1, reduce=0.4, valid=2000, seq=81, src="k3f9"`, want.value())
 
 	for text, want := range map[string]Advice{
 		`level=0, reduce=1, valid=999999999999999, seq=0, src="a"`:                {Reduce: 0.95, Valid: 10 * time.Second, Src: "a"},
@@ -62,8 +62,8 @@ func TestParseRefusesAnythingElse(t *testing.T) {
 func TestSharesHaveThreeDecimals(t *testing.T) {
 	for i := range 9501 {
 		a := Advice{Reduce: float64(i) * 0.0001, Src: "x"}
-		got, ok := Parse(string(a.append(nil)))
-		require.True(t, ok, "%s", a.append(nil))
+		got, ok := Parse(a.value())
+		require.True(t, ok, "%s", a.value())
 		require.InDelta(t, a.Reduce, got.Reduce, 0.0006)
 	}
 }
@@ -80,7 +80,7 @@ func FuzzParse(f *testing.F) {
 		}
 		require.True(t, a.Reduce >= 0 && a.Reduce <= maxReduce && a.Valid >= 0 && a.Valid <= maxValid && a.Seq >= 0, "%+v", a)
 		require.LessOrEqual(t, len(a.Src), maxSrc)
-		again, ok := Parse(string(a.append(nil)))
+		again, ok := Parse(a.value())
 		require.True(t, ok)
 		require.InDelta(t, a.Reduce, again.Reduce, 0.0005)
 		again.Reduce = a.Reduce

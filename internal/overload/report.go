@@ -95,7 +95,7 @@ func (r *Reporter) next(now time.Time) *Report {
 	if a.Reduce > 0 {
 		a.Valid, r.overrun = valid, now
 	}
-	value := []string{string(a.append(nil))}
+	value := []string{a.value()}
 	return &Report{
 		Value: value, Trailer: map[string][]string{Key: value}, at: now, recent: !r.overrun.IsZero() && now.Sub(r.overrun) < allClear,
 	}

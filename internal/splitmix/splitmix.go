@@ -17,3 +17,19 @@ func Mix(x uint64) uint64 {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
+
+// Hash returns a hash of key that depends on seed. It is the same in all processes and versions. Keys that collide for
+// one seed are easy to make, and do not collide for others: where strangers choose keys, keep the seed secret.
+func Hash(key string, seed uint64) uint64 {
+	h := (seed + uint64(len(key))<<32) * Gamma
+	for len(key) >= 8 {
+		h = Mix(h ^ (uint64(key[0]) | uint64(key[1])<<8 | uint64(key[2])<<16 | uint64(key[3])<<24 |
+			uint64(key[4])<<32 | uint64(key[5])<<40 | uint64(key[6])<<48 | uint64(key[7])<<56))
+		key = key[8:]
+	}
+	var tail uint64
+	for i := range len(key) {
+		tail |= uint64(key[i]) << (8 * i)
+	}
+	return Mix(h ^ tail ^ Gamma)
+}

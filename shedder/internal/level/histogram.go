@@ -2,14 +2,15 @@ package level
 
 import "sync/atomic"
 
+// The places of a class.
 const (
-	cohortBits = 6               // of a position
-	cohorts    = 1 << cohortBits // keys of a class with equal cohortBits are counted together
-	keyless    = cohorts         // the place of requests without a key
-	places     = cohorts + 1
+	keyed = iota
+	keyless
+	places
 )
 
-// A Histogram counts the levels of requests. The zero Histogram is empty. Add is safe for concurrent use.
+// A Histogram counts requests by their class, with a key and without. The zero Histogram is empty. Add is safe for
+// concurrent use.
 type Histogram struct {
 	counts [Classes][places]atomic.Uint32
 	seen   atomic.Uint32 // the classes counted since the last fold, a bit each
@@ -22,9 +23,9 @@ type Histogram struct {
 }
 
 // Add counts a request with a key.
-func (h *Histogram) Add(class int, position uint64) { h.add(class, int(position>>(64-cohortBits))) }
+func (h *Histogram) Add(class int) { h.add(class, keyed) }
 
-// AddKeyless counts a request without one.
+// AddKeyless counts a request without a key.
 func (h *Histogram) AddKeyless(class int) { h.add(class, keyless) }
 
 func (h *Histogram) add(class, place int) {
@@ -71,40 +72,5 @@ func (h *Histogram) fold(keep, weight float64) {
 // share returns the share of a class of all requests.
 func (h *Histogram) share(class int) float64 { return h.class[class] / max(h.all, 1e-12) }
 
-const (
-	heavy   = 0.125 // share of a class in one cohort, from which its keys do not decide
-	leastBy = 0.05  // share of a class with a key, below which keys do not decide
-)
-
-// byKey reports whether keys decide inside a class. They do not if next to no request has one, and not if a single key
-// sends so much that it would take the places of all keys with lower positions.
-func (h *Histogram) byKey(class int) bool {
-	m := &h.mass[class]
-	if h.class[class]-m[keyless] < leastBy*h.class[class] {
-		return false
-	}
-	for _, n := range m[:cohorts] {
-		if n > heavy*h.class[class] {
-			return false
-		}
-	}
-	return true
-}
-
-// quantile returns the position in a class below which the given share of its requests is. Requests without a key are
-// everywhere.
-func (h *Histogram) quantile(class int, share float64) uint64 {
-	if !(share > 0) {
-		return 0
-	}
-	m := &h.mass[class]
-	left, spread := share*h.class[class], m[keyless]/cohorts
-	for i, n := range m[:cohorts] {
-		n += spread
-		if left < n {
-			return uint64((float64(i)+left/n)/cohorts*(1<<63)) << 1
-		}
-		left -= n
-	}
-	return 1<<64 - 1
-}
+// keys returns the part of the requests of a class that have a key.
+func (h *Histogram) keys(class int) float64 { return h.mass[class][keyed] / max(h.class[class], 1e-12) }

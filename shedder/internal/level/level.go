@@ -52,16 +52,4 @@ func Priority(class int) int {
 
 // Position returns the place of a key among all keys of a class, as a share of 2^64; keys with low positions are
 // refused first. It is the same in all processes, and different for each rotation.
-func Position(key string, rotation uint64) uint64 {
-	h := (rotation + uint64(len(key))<<32) * splitmix.Gamma
-	for len(key) >= 8 {
-		h = splitmix.Mix(h ^ (uint64(key[0]) | uint64(key[1])<<8 | uint64(key[2])<<16 | uint64(key[3])<<24 |
-			uint64(key[4])<<32 | uint64(key[5])<<40 | uint64(key[6])<<48 | uint64(key[7])<<56))
-		key = key[8:]
-	}
-	var tail uint64
-	for i := range len(key) {
-		tail |= uint64(key[i]) << (8 * i)
-	}
-	return splitmix.Mix(h ^ tail ^ splitmix.Gamma)
-}
+func Position(key string, rotation uint64) uint64 { return splitmix.Hash(key, rotation) }

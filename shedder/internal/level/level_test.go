@@ -50,68 +50,22 @@ func TestPositionsAreForAllProcesses(t *testing.T) {
 // Positions spread evenly, and those of two rotations have nothing to do with each other.
 func TestPositionsSpread(t *testing.T) {
 	const n = 20_000
-	var first, second [cohorts]int
+	var first, second [64]int
 	both := 0
 	for i := range n {
 		key := "user-" + strconv.Itoa(i)
 		a, b := Position(key, 5), Position(key, 6)
-		first[a>>(64-cohortBits)]++
-		second[b>>(64-cohortBits)]++
+		first[a>>58]++
+		second[b>>58]++
 		if a < 1<<63 && b < 1<<63 {
 			both++
 		}
 	}
 	for i := range first {
-		require.InDelta(t, n/cohorts, first[i], 90)
-		require.InDelta(t, n/cohorts, second[i], 90)
+		require.InDelta(t, n/64, first[i], 90)
+		require.InDelta(t, n/64, second[i], 90)
 	}
 	require.InDelta(t, n/4, both, 250)
-}
-
-// The quantile is the position below which a share of the class is, whatever the mixture of keys and of none.
-func TestQuantileAgainstASortedList(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		var h Histogram
-		var all []uint64
-		keyless := rng.IntN(3) * 2000
-		for range 6000 {
-			p := rng.Uint64()
-			h.Add(5, p)
-			all = append(all, p)
-		}
-		for range keyless {
-			h.AddKeyless(5)
-			all = append(all, rng.Uint64())
-		}
-		h.Add(6, 1)
-		h.fold(0.5, 1)
-		require.True(t, h.byKey(5))
-		want := rng.Float64()
-		below, at := 0, h.quantile(5, want)
-		for _, p := range all {
-			if p < at {
-				below++
-			}
-		}
-		require.InDelta(t, want, float64(below)/float64(len(all)), 0.03)
-	}
-}
-
-func TestKeysDecideOnlyIfNoneIsHeavy(t *testing.T) {
-	var h Histogram
-	for i := range 1000 {
-		h.Add(3, Position(strconv.Itoa(i), 0))
-		h.AddKeyless(4)
-		h.Add(5, Position(strconv.Itoa(i), 0))
-		if i%5 == 0 {
-			h.Add(5, Position("heavy", 0))
-		}
-	}
-	h.fold(1, 1)
-	require.True(t, h.byKey(3))
-	require.False(t, h.byKey(4), "next to no request has a key")
-	require.False(t, h.byKey(5), "one key sends a sixth of the requests")
 }
 
 // Classes that send nothing any more are forgotten.
@@ -140,7 +94,7 @@ func steps(offers map[int]float64, admitted, inFlight, limit, drop float64) plan
 				h.AddKeyless(class)
 			}
 		}
-		out = p.plan(&h, &Tick{
+		out = p.plan(&h, nil, &Tick{
 			Dt: 0.02, Admitted: min(all, admitted), Left: min(all, admitted), Refused: all - min(all, admitted), InFlight: inFlight,
 			Limit: limit, Drop: drop,
 		}, 1)
@@ -159,7 +113,8 @@ func TestTheMarkFollowsTheNeededRefusals(t *testing.T) {
 	}
 	calm := steps(offers, 100, 10, 40, 0)
 	require.Equal(t, low, calm.mark)
-	require.Equal(t, [ranks]float64{above: 60, at: 40, behind: 40, next: 40, below: 40}, calm.limits, "nothing is held back")
+	require.Equal(t, all(), calm.keys)
+	require.Equal(t, [ranks]float64{above: 60, within: 40, at: 40, behind: 40, next: 40, below: 40}, calm.limits, "nothing is held back")
 	busy := steps(offers, 20, 40, 40, 0)
 	require.Greater(t, busy.limits[above], 40.0)
 	require.Less(t, busy.limits[below], 12.0)
@@ -171,10 +126,11 @@ func TestAClassAloneHasTheWholeLimit(t *testing.T) {
 		for _, admitted := range []float64{100, 50, 10} {
 			p := steps(map[int]float64{class: 100}, admitted, 40, 40, 0.3)
 			require.Equal(t, class, p.mark)
-			require.Zero(t, p.position)
+			require.Equal(t, all(), p.keys)
+			require.Zero(t, p.fits)
 			require.InDelta(t, 40, p.limits[at], 0)
 			require.Equal(t, class, p.dropAt)
-			require.InDelta(t, 0.3, p.drop, 1e-9)
+			require.InDelta(t, 0.7, p.stays.keyless, 1e-9)
 		}
 	}
 }
@@ -184,68 +140,99 @@ func TestDropsBeginAtTheBottom(t *testing.T) {
 	offers := map[int]float64{low: 60, mid: 40}
 	p := steps(offers, 100, 40, 40, 0.3)
 	require.Equal(t, low, p.dropAt)
-	require.InDelta(t, 0.5, p.drop, 1e-9)
+	require.InDelta(t, 0.5, p.stays.keyless, 1e-9)
 	p = steps(offers, 100, 40, 40, 0.8)
 	require.Equal(t, mid, p.dropAt)
-	require.InDelta(t, 0.5, p.drop, 1e-9)
+	require.InDelta(t, 0.5, p.stays.keyless, 1e-9)
 }
 
-// Ask refuses by class and by key what a plan says.
-func TestAskByRank(t *testing.T) {
-	var s State
-	s.limits[above].Store(10)
-	s.limits[at].Store(8)
-	s.limits[behind].Store(6)
-	s.limits[next].Store(4)
-	s.limits[below].Store(2)
-	s.mark.Store(pack(&plan{mark: Class(0), position: 1 << 63, next: Class(-4)}, 0))
-	lucky, unlucky := "", ""
-	for i := 0; lucky == "" || unlucky == ""; i++ {
-		if key := strconv.Itoa(i); Position(key, 0) < 1<<63 {
-			unlucky = key
-		} else {
-			lucky = key
+// stateOf returns a State with a plan. Each of the keys has sent its number of requests.
+func stateOf(p *plan, sent map[string]uint64) *State {
+	s := &State{}
+	for r := range s.limits {
+		s.limits[r].Store(100 - 10*int64(r))
+	}
+	k := newSketch(7)
+	for key, n := range sent {
+		for class := range Classes {
+			k.add(k.place(class, key), n)
 		}
 	}
+	s.sketch.Store(k)
+	s.keys.set(p.keys, p.fits, steady)
+	s.stays.set(p.stays, 0, steady)
+	s.mark.Store(pack(p, classMask)) // next to nothing is counted
+	return s
+}
+
+// keyAt returns a key with a position that is, or is not, in the given part of all positions.
+func keyAt(part float64, below bool) string {
+	for i := 0; ; i++ {
+		if key := strconv.Itoa(i); (Position(key, 0) < share(part)) == below {
+			return key
+		}
+	}
+}
+
+// Ask refuses by class and by key as a plan says.
+func TestAskByRank(t *testing.T) {
+	unlucky, lucky := keyAt(0.5, true), keyAt(0.5, false)
+	p := &plan{mark: Class(0), next: Class(-4), keys: cut{keyless: 0.5, light: 0.5, level: 100}, stays: all()}
+	s := stateOf(p, map[string]uint64{"heavy": 400})
 	for _, c := range []struct {
 		priority int
 		key      string
-		want     int64
-	}{{4, "", 10}, {4, unlucky, 10}, {1, "", 10}, {0, lucky, 8}, {0, unlucky, 6}, {-4, lucky, 4}, {-1, lucky, 2}, {-5, "", 2}} {
-		got, dropped := s.Ask(c.priority, c.key, 1)
-		require.Equal(t, c.want, got, "%+v", c)
-		require.False(t, dropped)
+		want     rank
+	}{
+		{4, "", above}, {4, unlucky, above}, {4, "heavy", above}, {1, "", above}, {0, lucky, at}, {0, unlucky, behind}, {-4, lucky, next},
+		{-1, lucky, below}, {-5, "", below},
+	} {
+		got := s.Ask(c.priority, c.key, 1)
+		require.Equal(t, Answer{Limit: 100 - 10*int64(c.want)}, got, "%+v", c)
 	}
-	n := 0
-	for i := range 10_000 {
-		if got, _ := s.Ask(0, "", int64(i)); got == 8 {
-			n++
+	for key, want := range map[string]float64{"": 0.5, "heavy": 0.25, lucky: 1, unlucky: 0} {
+		n := 0.0
+		for i := range 10_000 {
+			if s.Ask(0, key, int64(i+1)).Limit == 100-10*int64(at) {
+				n++
+			}
 		}
+		require.InDelta(t, want, n/10_000, 0.02, "requests at the mark with the key %q", key)
 	}
-	require.InDelta(t, 5000, n, 200, "requests without a key take their chance")
+}
+
+// Keys below their share fit; only those above it are over.
+func TestAskKnowsWhoIsOverItsShare(t *testing.T) {
+	s := stateOf(&plan{mark: Class(0), keys: cut{keyless: 0.5, light: 1, level: 100}, fits: 80, stays: all()},
+		map[string]uint64{"small": 60, "heavy": 400, "dear": 400})
+	s.Weigh(map[string]float64{"dear": 5})
+	over := 0
+	for i := range 1000 {
+		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "small", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "unknown", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
+		if a := s.Ask(0, "heavy", int64(i+1)); a.Over {
+			require.Equal(t, Answer{Limit: 70, Over: true}, a)
+			over++
+		}
+		require.False(t, s.Ask(0, "", int64(i+1)).Over)
+	}
+	require.InDelta(t, 750, over, 50)
 }
 
 func TestAskDropsByRank(t *testing.T) {
-	var s State
-	s.drop.Store(1 << 62)
-	s.mark.Store(pack(&plan{dropAt: Class(0)}, 0))
-	n := 0
-	for i := range 10_000 {
-		_, dropped := s.Ask(0, "key", int64(i))
-		if dropped {
-			n++
+	unlucky, lucky := keyAt(0.25, true), keyAt(0.25, false)
+	s := stateOf(&plan{keys: all(), dropAt: Class(0), stays: cut{keyless: 0.75, light: 0.75, level: 100}}, map[string]uint64{"heavy": 400})
+	for key, want := range map[string]float64{"": 0.25, "heavy": 0.75, lucky: 0, unlucky: 1} {
+		n := 0.0
+		for i := range 10_000 {
+			if s.Ask(0, key, int64(i+1)).Dropped {
+				n++
+			}
+			require.False(t, s.Ask(1, key, int64(i+1)).Dropped)
+			require.True(t, s.Ask(-1, key, int64(i+1)).Dropped)
 		}
-		_, dropped = s.Ask(1, "key", int64(i))
-		require.False(t, dropped)
-		_, dropped = s.Ask(-1, "key", int64(i))
-		require.True(t, dropped)
-	}
-	require.InDelta(t, 2500, n, 150, "by chance")
-	s.mark.Store(pack(&plan{dropAt: Class(0), dropKeys: 1 << 62}, 0))
-	for i := range 100 {
-		key := strconv.Itoa(i)
-		_, dropped := s.Ask(0, key, int64(i))
-		require.Equal(t, Position(key, 0) < 1<<62, dropped, "by key")
+		require.InDelta(t, want, n/10_000, 0.02, "key %q", key)
 	}
 }
 
@@ -255,6 +242,12 @@ func TestAskAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		now++
 		s.Ask(0, "a key of a certain length", now)
+	}))
+	full := stateOf(&plan{mark: Class(0), keys: cut{light: 1, level: 10}, fits: 10, stays: cut{light: 1, level: 10}}, nil)
+	full.Weigh(map[string]float64{"a key of a certain length": 2})
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		now++
+		full.Ask(0, "a key of a certain length", now)
 	}))
 }
 
@@ -272,7 +265,8 @@ func TestPlansOfAnyInput(t *testing.T) {
 			limit := odd[rng.IntN(len(odd))]
 			s.Step(&Tick{
 				Dt: pick(), Admitted: pick(), Refused: pick(), Left: pick(), InFlight: pick(), Limit: limit, Drop: min(pick(), 0.98),
-			}, int64(rng.IntN(3)), rng.Uint64())
+				Rotation: rng.Uint64(),
+			}, int64(rng.IntN(3)))
 			got := make([]int64, ranks)
 			for r := range s.limits {
 				got[r] = s.limits[r].Load()
@@ -296,7 +290,7 @@ func TestAskDuringSteps(t *testing.T) {
 		})
 	}
 	for range 200 {
-		s.Step(&Tick{Dt: 0.02, Admitted: 50, Refused: 50, Left: 50, InFlight: 9, Limit: 9, Drop: 0.1}, 0, 1)
+		s.Step(&Tick{Dt: 0.02, Admitted: 50, Refused: 50, Left: 50, InFlight: 9, Limit: 9, Drop: 0.1}, 0)
 	}
 	all.Wait()
 }
@@ -304,8 +298,7 @@ func TestAskDuringSteps(t *testing.T) {
 func BenchmarkAsk(b *testing.B) {
 	for name, key := range map[string]string{"no key": "", "key of 16 bytes": "0123456789abcdef"} {
 		b.Run(name, func(b *testing.B) {
-			var s State
-			s.mark.Store(pack(&plan{mark: Class(0), position: 1 << 63}, 8))
+			s := stateOf(&plan{mark: Class(0), keys: cut{keyless: 0.5, light: 1, level: 10}, fits: 10, stays: all()}, map[string]uint64{key: 50})
 			now := int64(0)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -9,7 +9,11 @@ type Tick struct {
 	Left              float64 // admitted requests that ended since
 	InFlight          float64 // now
 	Limit             float64 // greatest number in flight, by the law; +Inf is none
+	Most              float64 // greatest limit by the options, +Inf is none; for all but higher classes
 	Drop              float64 // share of requests that the law refuses whatever is in flight
+	Rotation          uint64  // number of the present order of light keys
+	Calm              bool    // requests take as long as they do in a calm service
+	Seed              uint64  // unknown to strangers; used once
 }
 
 // A rank is the place of a request in relation to the mark.
@@ -17,8 +21,9 @@ type rank int
 
 const (
 	above  rank = iota // a higher class: it fits, together with all above it
+	within             // in the class at the mark, with a key that sends less than its share
 	at                 // in the class at the mark
-	behind             // in that class, with a key whose position is below the mark
+	behind             // in that class, and its key has had its share
 	next               // in the next lower class, while the class at the mark leaves room
 	below              // all the others
 	ranks
@@ -26,13 +31,15 @@ const (
 
 // A plan says which requests to refuse.
 type plan struct {
-	mark     int            // class of the mark
-	position uint64         // in that class; 0 if its keys do not decide
-	next     int            // the next lower class, or mark if there is nothing left for it
-	limits   [ranks]float64 // greatest number in flight that a request of each rank may join
-	dropAt   int            // class of the quantile Drop: requests of lower classes are dropped
-	drop     float64        // share of the requests of dropAt that is dropped
-	dropKeys uint64         // the same as a position, if the keys decide; 0 if chance does
+	calm bool    // none is refused, and requests take as long as ever
+	mark int     // class of the mark
+	keys cut     // the requests of that class that are not behind
+	fits float64 // requests per window up to which its keys rank above; 0 if none do
+
+	next   int            // the next lower class, or mark if there is nothing left for it
+	limits [ranks]float64 // greatest number in flight that a request of each rank may join
+	dropAt int            // class of the quantile Drop: requests of lower classes are dropped
+	stays  cut            // the requests of dropAt that are not dropped
 }
 
 // A planner makes plans. The zero planner has seen nothing.
@@ -40,6 +47,8 @@ type planner struct {
 	offered, refused, left float64 // requests over about the last span seconds
 	inFlight               float64 // averaged
 	span                   float64
+	floor                  float64 // requests per window up to which a key is light
+	rates                  rates   // scratch
 }
 
 const (
@@ -53,19 +62,23 @@ const (
 	slack    = 0.75 // the same, below which the needed share of refusals is overestimated
 	fits     = 0.95 // share of the admitted requests up to which a class and those above it fit
 	uses     = 1.05 // the same, from which on they leave nothing to lower classes
-	chosen   = 1.1  // keys chosen for a class, as a multiple of those that there is room for
-	reserve  = 0.75 // share of the limit that keys below the mark may fill, and the class of the mark at least
+	chosen   = 1.1  // requests chosen by their keys, as a multiple of those that there is room for
+	reserve  = 0.75 // share of the limit that the class of the mark may fill at least
+	gaps     = 0.5  // share of the limit that requests behind may fill
 	yield    = 0.4  // part of the excess of the higher classes that the class of the mark leaves free below the limit
 	guard    = 0.25 // share of the limit that classes below the mark may fill
 	tail     = 1e-3 // probability with which a class that fits meets its limit
 	mostTail = 100  // greatest room beyond the limit for that
 )
 
+// window returns the seconds over which requests are counted by class and key.
+func (p *planner) window() float64 { return levelSpan * max(p.span, rateSpan) }
+
 // observe takes in t and returns the share of the requests that there is room for.
 func (p *planner) observe(h *Histogram, t *Tick, weight float64) float64 {
 	p.span = max(p.span, rateSpan)
 	keep := math.Exp(-t.Dt / p.span)
-	h.fold(math.Exp(-t.Dt/(levelSpan*p.span)), weight)
+	h.fold(math.Exp(-t.Dt/p.window()), weight)
 	if p.refused == 0 {
 		keep = 0 // the requests before the first refusal say nothing about the overload
 	}
@@ -86,15 +99,17 @@ func (p *planner) observe(h *Histogram, t *Tick, weight float64) float64 {
 }
 
 // plan takes in t and returns what to do until the next tick. The levels in h count weight requests each.
-func (p *planner) plan(h *Histogram, t *Tick, weight float64) plan {
+func (p *planner) plan(h *Histogram, k *sketch, t *Tick, weight float64) plan {
 	admitted := p.observe(h, t, weight)
-	out := plan{}
-	out.split(h, t.Drop)
+	p.floor = steady * weight
+	out := plan{keys: all(), stays: all()}
+	p.split(&out, h, k, t.Drop)
 	limit := t.Limit
 	if admitted == 1 {
+		out.calm = t.Calm
 		out.mark = h.lowest(0.01)
 		out.next = out.mark
-		out.limits = [ranks]float64{above: limit, at: limit, behind: limit, next: limit, below: limit}
+		out.limits = [ranks]float64{above: limit, within: limit, at: limit, behind: limit, next: limit, below: limit}
 		if h.all > 0 {
 			out.limits[above] = limit + max(1, limit/2)
 		}
@@ -112,19 +127,29 @@ func (p *planner) plan(h *Histogram, t *Tick, weight float64) plan {
 			higher = with
 		}
 	}
-	load := higher / max(admitted, 1e-9) // of the classes above the mark, as a share of the capacity
-	out.limits[above] = limit + max(1, limit/2, excess(load))
-	out.limits[at] = max(limit-yield*excess(load), reserve*limit)
-	out.limits[behind] = reserve * limit
+	fit := higher // share of the requests that fit
+	if keys := h.keys(out.mark); keys >= leastBy && k != nil {
+		pass := (admitted - higher) / max(h.share(out.mark), 1e-9)
+		k.read(out.mark, &p.rates)
+		if chosen := p.rates.cut(chosen*pass, p.floor); chosen.decides {
+			out.keys = chosen
+		}
+		even := p.rates.cut(pass, p.floor)
+		if with := higher + even.within*keys*h.share(out.mark); even.within > 0 && with <= fits*room {
+			out.fits = even.level
+			fit = with
+		}
+	}
+	out.limits[above] = limit + max(1, limit/2, excess(higher/max(admitted, 1e-9)))
+	out.limits[within] = max(limit, min(t.Most, limit+max(1, min(2*limit, excess(fit/max(admitted, 1e-9))))))
+	out.limits[at] = max(limit-yield*excess(higher/max(admitted, 1e-9)), reserve*limit)
+	out.limits[behind] = gaps * limit
 	out.limits[below] = guard * limit
 	out.limits[next] = out.limits[below]
 	out.next = out.mark
 	if lower := h.below(out.mark); lower >= 0 && with < uses*admitted {
 		out.next = lower
 		out.limits[next] = min(max(limit/2, limit*(1-(1-admitted)/max(1-with, 1e-9))), out.limits[at])
-	}
-	if share := h.share(out.mark); h.byKey(out.mark) {
-		out.position = h.quantile(out.mark, 1-chosen*(admitted-higher)/max(share, 1e-9))
 	}
 	return out
 }
@@ -138,7 +163,7 @@ func excess(load float64) float64 {
 }
 
 // split finds the class in which the quantile drop lies.
-func (o *plan) split(h *Histogram, drop float64) {
+func (p *planner) split(o *plan, h *Histogram, k *sketch, drop float64) {
 	if drop <= 0 {
 		return
 	}
@@ -147,13 +172,14 @@ func (o *plan) split(h *Histogram, drop float64) {
 	for c := range Classes {
 		share := h.share(c)
 		if lower+share > drop {
-			o.dropAt, o.drop = c, (drop-lower)/share
+			o.dropAt, o.stays = c, alike(1-(drop-lower)/share)
+			if h.keys(c) >= leastBy && k != nil {
+				k.read(c, &p.rates)
+				o.stays = p.rates.cut(o.stays.light, p.floor)
+			}
 			break
 		}
 		lower += share
-	}
-	if h.byKey(o.dropAt) {
-		o.dropKeys = h.quantile(o.dropAt, o.drop)
 	}
 }
 
