@@ -62,8 +62,9 @@ func (g *Gate) Enter(ctx context.Context, r Request) (p Permit, err error) {
 		r.Arrived = g.now()
 	}
 	if by, ok := ctx.Deadline(); ok {
-		r.Timeout = earlier(r.Timeout, by.Sub(r.Arrived))
-		if ownClock && r.Timeout < 0 { // the timer of ctx is late
+		left := by.Sub(r.Arrived)
+		r.Timeout = earlier(r.Timeout, left)
+		if ownClock && left <= 0 { // the timer of ctx is late
 			g.counts.cell().cancelled.Add(1)
 			return p, context.DeadlineExceeded
 		}

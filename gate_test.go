@@ -240,3 +240,46 @@ func TestNothingIsAllocatedWithoutWaiting(t *testing.T) {
 type queueingSlots struct{ *slots }
 
 func (queueingSlots) Queues() {}
+
+// A ripe context has a deadline that has passed, but its timer is late.
+type ripe struct{ context.Context }
+
+func (ripe) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// Policies see how much time is left, by the caller or by the context, whatever comes first.
+func TestTimeoutOfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &timeouts{}
+		gate := spillway.New(seen)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		for _, c := range []struct {
+			ctx         context.Context
+			given, want time.Duration
+		}{
+			{context.Background(), 0, 0}, {context.Background(), time.Minute, time.Minute}, {context.Background(), -5, -5},
+			{ctx, 0, time.Second}, {ctx, time.Minute, time.Second}, {ctx, time.Millisecond, time.Millisecond}, {ctx, -5, -5},
+		} {
+			permit, err := gate.Enter(c.ctx, spillway.Request{Timeout: c.given})
+			require.NoError(t, err)
+			permit.Done(spillway.Success)
+			require.Equal(t, c.want, seen.last)
+			require.NoError(t, gate.Peek(c.ctx, spillway.Request{Timeout: c.given}))
+			require.Equal(t, c.want, seen.last)
+		}
+		_, err := gate.Enter(ripe{context.Background()}, spillway.Request{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, spillway.ErrRejected)
+		require.Equal(t, int64(1), gate.Stats().Cancelled)
+	})
+}
+
+// timeouts notes the timeout of the last request.
+type timeouts struct{ last time.Duration }
+
+func (p *timeouts) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+	p.last = r.Timeout
+	return 0, nil
+}
+
+func (p *timeouts) Done(r spillway.Request, _ spillway.Ticket, _ spillway.Result) { p.last = r.Timeout }

@@ -71,39 +71,42 @@ func New(o *Options) (*Policy, error) {
 	}, nil
 }
 
-// The tickets.
+// A Ticket has the id of the route, if it is known, and this bit if the request is a probe.
 const (
-	ordinary spillway.Ticket = iota
-	probe
+	probe   = spillway.Ticket(1)
+	idShift = 1
 )
 
 // Admit refuses r if its Timeout is shorter than the time in which one in a hundred requests of its Route finishes. The
 // [spillway.Rejection] is TooLate.
 func (p *Policy) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if r.Timeout == 0 {
-		return ordinary, nil
+		return 0, nil
 	}
-	late, isProbe := p.routes.Late(r.Route, r.Arrived, r.Timeout)
+	late, probes, id := p.routes.Late(r.Route, r.Arrived, r.Timeout)
 	switch {
 	case late:
 		p.refused.Add(1)
 		return 0, p.tooLate
-	case isProbe:
-		return probe, nil
+	case probes:
+		return spillway.Ticket(id)<<idShift | probe, nil
 	}
-	return ordinary, nil
+	return spillway.Ticket(id) << idShift, nil
 }
 
 // Done ends a request that Admit admitted, and learns its latency if it succeeded or ran out of time.
 func (p *Policy) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	if t == probe {
+	id := int(t >> idShift)
+	if t&probe != 0 {
 		if res.Outcome == spillway.Refused {
-			p.routes.Unprobe(r.Route, r.Arrived)
+			p.routes.Unprobe(id, r.Arrived)
 			return
 		}
 		p.probes.Add(1)
 	}
 	switch {
+	case id != 0 && res.Outcome == spillway.Success:
+		p.routes.ObserveID(id, res.Latency, r.Arrived)
 	case r.Route == "" || res.Outcome == spillway.Refused:
 	case res.Outcome == spillway.Success:
 		p.routes.Observe(r.Route, res.Latency, r.Arrived.Add(res.Latency))

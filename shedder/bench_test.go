@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -79,6 +80,38 @@ func BenchmarkGateShedderPriority(b *testing.B) {
 		}
 	}
 	admit(r) // the first tick
+	b.Run("serial", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			admit(r)
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				admit(r)
+			}
+		})
+	})
+}
+
+// BenchmarkGateDeadlineShedder is BenchmarkGateShedderPriority with a policy of package deadline in front, and requests with
+// a timeout.
+func BenchmarkGateDeadlineShedder(b *testing.B) {
+	shed := spillway.Must(shedder.New(&shedder.Options{CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000}))
+	late := spillway.Must(deadline.New(nil))
+	gate := spillway.New(late, shed)
+	r := spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical, Timeout: time.Second}
+	admit := func(r spillway.Request) {
+		permit, err := gate.Enter(context.Background(), r)
+		if err == nil {
+			permit.Done(spillway.Success)
+		}
+	}
+	for range 100 {
+		admit(r)
+	}
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

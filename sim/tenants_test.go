@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -80,6 +81,20 @@ func TestANoisyTenantDoesNotHurtTheOthers(t *testing.T) {
 			require.GreaterOrEqual(t, jain(others), 0.98)
 			require.GreaterOrEqual(t, r.Goodput, off.Goodput-0.02)
 		})
+	}
+}
+
+// The noisy tenant may have cheaper or dearer requests than the others.
+func TestANoisyTenantOfAnotherCost(t *testing.T) {
+	for _, cost := range []float64{0.6, 1.7} {
+		s := tenants("pool", append([]float64{2.7}, repeat(0.003, 100)...))
+		stages := slices.Clone(s.Classes[0].Stages)
+		for i := range stages {
+			stages[i].Wait.Fixed = time.Duration(cost * float64(stages[i].Wait.Fixed))
+		}
+		s.Classes[0].Stages = stages
+		r := play(t, s, 1, behindShedder)
+		require.GreaterOrEqual(t, mean(servedOf(r)[1:]), 0.99, "%v", cost)
 	}
 }
 

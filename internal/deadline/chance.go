@@ -49,7 +49,7 @@ func NewChance(least time.Duration, o *Options) (*Chance, error) {
 		return nil, err
 	}
 	c := &Chance{least: least, tracks: Estimator{maxKeys: e.maxKeys}}
-	c.tracks.tracks.Store(&map[string]*track{})
+	c.tracks.clear()
 	return c, nil
 }
 

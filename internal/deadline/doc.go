@@ -3,7 +3,7 @@
 //
 //	latencies, err := deadline.New(nil)
 //	...
-//	if late, _ := latencies.Late(route, now, left); late {
+//	if late, _, _ := latencies.Late(route, now, left); late {
 //		// refuse: fewer than one in a hundred would make it
 //	}
 //	...

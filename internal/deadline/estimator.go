@@ -30,6 +30,7 @@ type Estimator struct {
 	leastFair time.Duration
 	mu        sync.Mutex                        // held to add a key
 	tracks    atomic.Pointer[map[string]*track] // replaced as a whole, never changed
+	list      atomic.Pointer[[]*track]          // the same, by their id; the first is nil
 }
 
 // New returns an empty Estimator. If o is nil, it has the defaults. The error names the invalid field.
@@ -48,7 +49,7 @@ func New(o *Options) (*Estimator, error) {
 	if e.maxKeys == 0 {
 		e.maxKeys = defaultMaxKeys
 	}
-	e.tracks.Store(&map[string]*track{})
+	e.clear()
 	return e, nil
 }
 
@@ -56,7 +57,7 @@ func New(o *Options) (*Estimator, error) {
 // or were refused, because they say nothing about how long the work takes. A negative latency counts as 0.
 func (e *Estimator) Observe(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
-		t.observe(latency, now, e.sparse)
+		t.observe(latency, t.at(now), e.sparse)
 	}
 }
 
@@ -64,7 +65,7 @@ func (e *Estimator) Observe(key string, latency time.Duration, now time.Time) {
 // an Estimator would never learn if all requests were cut off.
 func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time) {
 	if t := e.track(key, now); t != nil {
-		t.unfinished(latency, now, e.sparse)
+		t.unfinished(latency, t.at(now), e.sparse)
 	}
 }
 
@@ -72,28 +73,36 @@ func (e *Estimator) Unfinished(key string, latency time.Duration, now time.Time)
 // finish. It should if left is not positive. Otherwise it should not if fewer than 20 requests of key have been observed, or if
 // it is a probe: a late request that is admitted to find out whether the estimate still holds. A probe that does not run should
 // be given back by [Estimator.Unprobe].
-func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, probe bool) {
+//
+// The id of the key spares [Estimator.ObserveID] and [Estimator.Unprobe] the search for it. It is 0 if nothing is known.
+func (e *Estimator) Late(key string, now time.Time, left time.Duration) (late, probe bool, id int) {
 	if left <= 0 {
-		return true, false
+		return true, false, 0
 	}
 	t := (*e.tracks.Load())[key]
 	if t == nil {
-		return false, false
+		return false, false, 0
 	}
 	estimate, known := t.estimate()
 	if !known || left >= estimate {
-		return false, false
+		return false, false, t.id
 	}
-	return t.judge(now, left)
+	late, probe = t.judge(now, left)
+	return late, probe, t.id
 }
 
-// Unprobe gives back the probe of key that [Estimator.Late] admitted at now, so that the next one comes at once. Of two
+// ObserveID is [Estimator.Observe] for the key of an id other than 0, and a request that arrived at a time.
+func (e *Estimator) ObserveID(id int, latency time.Duration, arrived time.Time) {
+	t := (*e.list.Load())[id]
+	t.observe(latency, t.at(arrived)+int64(latency), e.sparse)
+}
+
+// Unprobe gives back the probe of the key with an id that [Estimator.Late] admitted at now, so that the next one comes at once. Of two
 // probes in a row, only the first can be given back. Otherwise all late requests would be probes that wait in a queue and
 // give up.
-func (e *Estimator) Unprobe(key string, now time.Time) {
-	if t := (*e.tracks.Load())[key]; t != nil {
-		t.unprobe(int64(now.Sub(t.born)))
-	}
+func (e *Estimator) Unprobe(id int, now time.Time) {
+	t := (*e.list.Load())[id]
+	t.unprobe(t.at(now))
 }
 
 // Keys returns the number of keys with an estimate, or with the beginning of one.
@@ -107,6 +116,12 @@ func (e *Estimator) Estimate(key string) (latency time.Duration, known bool) {
 		return 0, false
 	}
 	return t.estimate()
+}
+
+// clear makes e know no key.
+func (e *Estimator) clear() {
+	e.tracks.Store(&map[string]*track{})
+	e.list.Store(&[]*track{nil})
 }
 
 // track returns the track of key, a new one if need be, or nil if there is no room for another.
@@ -130,8 +145,11 @@ func (e *Estimator) add(key string, now time.Time) *track {
 	}
 	next := make(map[string]*track, len(old)+1)
 	maps.Copy(next, old)
-	t := &track{born: now}
+	list := append([]*track(nil), *e.list.Load()...)
+	t := &track{born: now, id: len(list)}
+	list = append(list, t)
 	next[strings.Clone(key)] = t // key may be part of something large
+	e.list.Store(&list)
 	e.tracks.Store(&next)
 	return t
 }

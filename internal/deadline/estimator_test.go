@@ -27,7 +27,7 @@ func newEstimator(t testing.TB, o *Options) *Estimator {
 
 // late reports whether a request of key that arrives at now is refused, and is not a probe.
 func late(e *Estimator, key string, now, deadline time.Time) bool {
-	late, _ := e.Late(key, now, deadline.Sub(now))
+	late, _, _ := e.Late(key, now, deadline.Sub(now))
 	return late
 }
 
@@ -157,18 +157,16 @@ func TestUnprobe(t *testing.T) {
 	now := start.Add(time.Second)
 	for range 3 {
 		for range 2 {
-			refused, probe := e.Late("a", now, 40*ms)
+			refused, probe, id := e.Late("a", now, 40*ms)
 			require.False(t, refused)
 			require.True(t, probe)
 			require.True(t, late(e, "a", now, now.Add(40*ms)), "one at a time")
-			e.Unprobe("a", now)
+			e.Unprobe(id, now)
 			now = now.Add(1)
 		}
 		require.True(t, late(e, "a", now, now.Add(40*ms)), "only every second one is given back")
 		now = now.Add(200 * ms)
 	}
-	e.Unprobe("a", start)
-	e.Unprobe("b", start)
 }
 
 // A service became slow. Its clients have little time and cut off every request; so nobody sees one finish.

@@ -19,6 +19,6 @@ func ExampleEstimator() {
 	fmt.Println(latencies.Late("/report", now, 50*time.Millisecond))
 	fmt.Println(latencies.Late("/report", now, 100*time.Millisecond))
 	// Output:
-	// true false
-	// false false
+	// true false 1
+	// false false 1
 }

@@ -51,7 +51,7 @@ func (e *Estimator) ObserveWithin(key string, latency, left time.Duration, now t
 	if t == nil {
 		return
 	}
-	t.observe(latency, now, e.sparse)
+	t.observe(latency, t.at(now), e.sparse)
 	observeFair(&t.fair, latency, left, e.leastFair)
 }
 

@@ -51,8 +51,9 @@ type track struct {
 	back   atomic.Int64  // when the last probe that was given back was let through
 	since  atomic.Int64  // when it began to refuse without an observation, in nanoseconds since born, or 0
 	fair   atomic.Uint64 // like state, for the budget; 0 until something has been learnt
+	id     int
 	born   time.Time
-	_      [64]byte // the next track is of another route, served by other cores
+	_      [56]byte // the next track is of another route, served by other cores
 }
 
 const estimateBits = 56
@@ -65,6 +66,9 @@ func unpack(state uint64) (seen uint64, estimate time.Duration) {
 	return state >> estimateBits, time.Duration(state & (1<<estimateBits - 1))
 }
 
+// at returns a time in nanoseconds since the track was made.
+func (t *track) at(now time.Time) int64 { return int64(now.Sub(t.born)) }
+
 func (t *track) estimate() (time.Duration, bool) {
 	seen, estimate := unpack(t.state.Load())
 	return estimate, seen >= warmUp
@@ -72,8 +76,8 @@ func (t *track) estimate() (time.Duration, bool) {
 
 // observe moves the estimate. If samples arrive at the same instant, one may be lost; which one does not depend on its
 // latency.
-func (t *track) observe(latency time.Duration, now time.Time, sparse uint64) {
-	t.settle(now)
+func (t *track) observe(latency time.Duration, at int64, sparse uint64) {
+	t.settle(at)
 	state := t.state.Load()
 	seen, estimate := unpack(state)
 	for ; seen < warmUp; seen, estimate = unpack(state) {
@@ -87,24 +91,24 @@ func (t *track) observe(latency time.Duration, now time.Time, sparse uint64) {
 		state = t.state.Load() // the requests of the warm-up are few, so all of them count
 	}
 	switch {
-	case latency < estimate:
+	case latency < estimate && estimate > leastEstimate:
 		t.state.CompareAndSwap(state, pack(seen, estimate-step(estimate, down)))
-	case latency > estimate && splitmix.Mix(uint64(now.Sub(t.born)))%sparse == 0: // by the time, so that simulations repeat
+	case latency > estimate && splitmix.Mix(uint64(at))%sparse == 0: // by the time, so that simulations repeat
 		t.state.CompareAndSwap(state, pack(seen, estimate+step(estimate, up*float64(sparse))))
 	}
 }
 
 // unfinished records a request that takes longer than latency. If latency is less than the estimate, it has no effect.
-func (t *track) unfinished(latency time.Duration, now time.Time, sparse uint64) {
+func (t *track) unfinished(latency time.Duration, at int64, sparse uint64) {
 	seen, estimate := unpack(t.state.Load())
 	if least := min(latency, mostEstimate) + 1; seen == 0 || least >= estimate {
-		t.observe(least, now, sparse)
+		t.observe(least, at, sparse)
 	}
 }
 
 // judge decides about a request with less time left than the estimate.
 func (t *track) judge(now time.Time, left time.Duration) (late, probe bool) {
-	at := int64(now.Sub(t.born))
+	at := t.at(now)
 	_, estimate := unpack(t.state.Load())
 	estimate >>= t.halvings(at)
 	switch {
@@ -127,13 +131,12 @@ func (t *track) halvings(at int64) uint {
 	return uint(min((at-since)/int64(fadeAfter), estimateBits))
 }
 
-// settle halves the estimate for good if it has faded, and notes that there is an observation at now.
-func (t *track) settle(now time.Time) {
+// settle halves the estimate for good if it has faded, and notes that there is an observation at a time.
+func (t *track) settle(at int64) {
 	since := t.since.Load()
 	if since == 0 {
 		return
 	}
-	at := int64(now.Sub(t.born))
 	halvings := t.halvings(at)
 	if at >= since && at-since < int64(settleAfter) || !t.since.CompareAndSwap(since, 0) || halvings == 0 {
 		return

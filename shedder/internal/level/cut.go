@@ -11,7 +11,7 @@ const (
 
 	// unlike is the ratio of the times of requests of two keys from which on they are of different kinds, as if keys were
 	// routes. To prefer one of them would change what the service can carry, and the limit is learnt for the present mix.
-	unlike = 1.25
+	unlike = 2
 )
 
 // A cut says which requests of a class pass.

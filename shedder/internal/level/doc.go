@@ -22,7 +22,7 @@
 //
 // Rates are in requests, and the limit is learnt for the present mix of requests. So keys do not decide if the keys that
 // would gain and the keys that would lose have requests of different cost. The measure is their time in the calm service,
-// and a ratio of 1.25 is too much.
+// and a ratio of 2 is too much.
 //
 // # Invented keys
 //

@@ -82,7 +82,8 @@ type claim struct {
 	keyed    bool
 	estimate uint64 // requests of the key in the window
 	chance   uint64 // a random draw
-	position uint64 // a draw that is the same for all requests of the key
+	key      string // it draws for light keys, by its position in this rotation
+	rotation uint64
 }
 
 // claim returns the claim of a request. Time is in ns; chance follows from it.
@@ -92,7 +93,7 @@ func (s *State) claim(class int, key string, now int64) claim {
 	if key == "" || k == nil {
 		return c
 	}
-	c.keyed, c.estimate, c.position = true, k.estimate(k.place(class, key)), ^Position(key, s.rotation.Load())
+	c.keyed, c.estimate, c.key, c.rotation = true, k.estimate(k.place(class, key)), key, s.rotation.Load()
 	if w := s.weights.Load(); w != nil {
 		c.estimate = uint64(float64(c.estimate) / weightOf(*w, key))
 	}
@@ -110,12 +111,12 @@ func (l *line) of(c *claim) side {
 	}
 	fits, most := l.fits.Load(), l.light.Load()
 	s := side{heavy: c.estimate > l.floor.Load(), fits: fits > 0 && c.estimate <= fits}
-	draw := c.position
 	if s.heavy {
-		draw = c.chance
+		drawn, _ := bits.Mul64(c.chance, c.estimate)
+		s.passes = c.chance <= most && drawn < l.level.Load()
+	} else {
+		s.passes = most == math.MaxUint64 || ^Position(c.key, c.rotation) <= most
 	}
-	drawn, _ := bits.Mul64(draw, c.estimate)
-	s.passes = draw <= most && (!s.heavy || drawn < l.level.Load())
 	return s
 }
 
