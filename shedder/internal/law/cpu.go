@@ -7,7 +7,8 @@ import (
 
 // A cpu bounds the requests in flight while the CPU is short: pass × latency, plus the requests that keep the CPU full.
 type cpu struct {
-	busy    bool
+	busy    bool // the CPU is short: it is full, goroutines wait for it, or a signal says so
+	full    bool // its usage is at the threshold
 	limit   float64
 	left    float64    // seconds for which the bound stays in force
 	reason  Reason     // the reason: CPU, or Signal if only a signal says so
@@ -60,7 +61,8 @@ func (c *cpu) step(l *Law, r *Reading) {
 	if l.latency.typical == 0 { // the least latency is a guess: only a full CPU makes up for that
 		threshold = math.Max(threshold, p.Full)
 	}
-	busy := r.CPUKnown && (r.CPU >= threshold || r.Smoothed >= threshold) || c.waited >= p.Wait
+	c.full = r.CPUKnown && (r.CPU >= threshold || r.Smoothed >= threshold)
+	busy := c.full || c.waited >= p.Wait
 	c.busy = busy || r.Signal
 	c.left -= r.Dt
 	over := busy && (typical > 0 || c.limit == 0) && (r.InFlight > c.limit || c.drop > 0 || l.refusing())

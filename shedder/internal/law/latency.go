@@ -13,7 +13,7 @@ type latency struct {
 	sample bucket  // the sample that is being taken
 	late   bucket  // its part after the first half second
 	taken  float64 // seconds of it
-	busy   float64 // seconds of it in which the CPU was short
+	full   float64 // seconds of it in which the CPU was in use up to the threshold, whatever goroutines waited
 	calm   float64 // seconds since the last refusal
 }
 
@@ -54,9 +54,6 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 		return 0, false, false
 	}
 	l.sample.add(b, 1)
-	if busy {
-		l.busy += span
-	}
 	if l.taken += span; l.taken > settle/2 {
 		l.late.add(b, 1)
 	}
@@ -72,7 +69,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 	return stay, pace, true
 }
 
-func (l *latency) restart() { l.sample, l.late, l.taken, l.busy = bucket{}, bucket{}, 0, 0 }
+func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, bucket{}, 0, 0 }
 
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
 // up by Drift per second, since a faster rise takes proof.

@@ -200,7 +200,7 @@ func (l *Law) letter(r *Reading) Verdict {
 // refusing reports whether a request was refused in the last 0.3 s.
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
-// mostly is the share of a sample for which the CPU must have been short to explain why its requests were slow.
+// mostly is the share of a sample for which the CPU must have been full to explain why its requests were slow.
 const mostly = 0.75
 
 // closed learns from a closed bucket.
@@ -208,7 +208,10 @@ func (l *Law) closed(b *bucket) {
 	l.flow.fade()
 	l.flow.pile(l.history.piles(&l.P, l.latency.least))
 	l.lingering.close(l)
-	taken, waited := l.latency.taken+span, l.latency.busy // the sample's, if it is finished now
+	if l.cpu.full {
+		l.latency.full += span
+	}
+	taken, full := l.latency.taken+span, l.latency.full // the sample's, if it is finished now
 	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)
 	if !ok {
 		return
@@ -220,7 +223,7 @@ func (l *Law) closed(b *bucket) {
 		l.latency.believe(stay)
 		return
 	}
-	if waited > mostly*taken && (l.latency.typical == 0 || stay > l.latency.typical) {
+	if full > mostly*taken && (l.latency.typical == 0 || stay > l.latency.typical) {
 		return // they waited for the CPU
 	}
 	l.latency.learn(&l.P, stay, taken)
