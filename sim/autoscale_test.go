@@ -24,6 +24,8 @@ type autoscaled struct {
 // autoscale offers 5 times the capacity of two hosts for some periods, and lets an autoscaler choose the number of hosts after
 // each. It asks for hosts × metric / target, rounded up, unless the ratio is within 10 % of 1, as Kubernetes does.
 func autoscale(t testing.TB, periods int, metric func(shedder.Stats) float64, target float64) (out autoscaled) {
+	t.Helper()
+	figures(t)
 	const first, load = 2, 5.0
 	hosts := first
 	for i := range periods {

@@ -44,6 +44,7 @@ func (j *judge) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 
 func playJudge(t *testing.T, s sim.Scenario, dry bool) (*sim.Result, *judge) {
 	t.Helper()
+	figures(t)
 	var j *judge
 	r, err := sim.Run(s, 1, func(h *sim.Host) (*spillway.Gate, error) {
 		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})

@@ -44,6 +44,7 @@ func jobs(base string, load float64, calls int) sim.Scenario {
 
 func playJobs(t *testing.T, s sim.Scenario) *sim.Result {
 	t.Helper()
+	figures(t)
 	r, err := sim.Run(s, 1, behindShedder)
 	require.NoError(t, err)
 	return r

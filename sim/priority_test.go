@@ -51,6 +51,7 @@ func (o *order) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket,
 
 func playOrder(t *testing.T, s sim.Scenario, flat bool) (*sim.Result, *order) {
 	t.Helper()
+	figures(t)
 	var o *order
 	r, err := sim.Run(s, 1, func(h *sim.Host) (*spillway.Gate, error) {
 		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})

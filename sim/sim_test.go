@@ -38,11 +38,17 @@ func (p *atMost) Admit(context.Context, spillway.Request) (spillway.Ticket, erro
 
 func (p *atMost) Done(spillway.Request, spillway.Ticket, spillway.Result) { p.inFlight-- }
 
-func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
+// figures skips tests that check the figures of long simulations.
+func figures(t testing.TB) {
 	t.Helper()
 	if race.Enabled || testing.Short() {
 		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
 	}
+}
+
+func play(t *testing.T, s sim.Scenario, seed uint64, gate func(*sim.Host) (*spillway.Gate, error)) *sim.Result {
+	t.Helper()
+	figures(t)
 	r, err := sim.Run(s, seed, gate)
 	require.NoError(t, err)
 	t.Logf("%s: goodput %.3f first5s %.3f p99 %v refused p99 %v wrongly %.4f converged %v recovered %v",
@@ -75,9 +81,7 @@ func TestModelIsAnMM2Queue(t *testing.T) {
 	s := sim.Named("steady", 0.7)
 	s.Phases[0].For = 30 * time.Minute
 	s.Client.Useful = time.Second
-	if race.Enabled || testing.Short() {
-		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
-	}
+	figures(t)
 	var sum, n float64
 	r, err := sim.Run(s, 3, func(*sim.Host) (*spillway.Gate, error) {
 		return spillway.New(observer(func(d time.Duration) { sum += d.Seconds(); n++ })), nil

@@ -153,6 +153,7 @@ func TestWeightsOfTenants(t *testing.T) {
 	s := tenants("pool", []float64{1, 1, 1})
 	var shed *shedder.Shedder
 	got := map[string]float64{}
+	figures(t)
 	_, err := sim.Run(s, 1, func(h *sim.Host) (*spillway.Gate, error) {
 		var err error
 		shed, err = shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched(), Weights: map[string]float64{"tenant-0": 2}})

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -34,8 +36,30 @@ type measured struct {
 // sum returns a checksum of the whole scenario of the row.
 func (r *suiteRow) sum() string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%+v", r.scenario)
+	describe(h, reflect.ValueOf(r.scenario))
 	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// describe writes v without fields that are zero, so that a new field of a scenario changes only the rows that use it.
+func describe(w io.Writer, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !v.Field(i).IsZero() {
+				fmt.Fprint(w, v.Type().Field(i).Name, "{")
+				describe(w, v.Field(i))
+				fmt.Fprint(w, "}")
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			fmt.Fprint(w, "[")
+			describe(w, v.Index(i))
+			fmt.Fprint(w, "]")
+		}
+	default:
+		fmt.Fprintf(w, "%v", v)
+	}
 }
 
 // bestP99 returns the p99 of the best fixed limit, 0 if it is not known.

@@ -40,7 +40,7 @@
 // # Deadlines
 //
 // A request whose client is gone, or whose deadline has passed, never starts. With a policy of package deadline in the
-// gate, a request that would hardly finish in time does not start either. The deadline is that of the context, or the
+// gate, a request that has too little time left does not start either. The deadline is that of the context, or the
 // Timeout of [Options.Request], such as [ClientTimeout], which also ends the context of the handler. A [Transport] passes
 // the remaining time on ([TransportOptions.TimeoutHeader]).
 //

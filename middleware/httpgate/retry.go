@@ -25,7 +25,7 @@ import (
 // Each time passes the gate anew. A request that is sent again has the header X-Envoy-Attempt-Count with the number of
 // times, so that servers and proxies on the way can count retries.
 type Retry struct {
-	// Attempts is how many times a request is sent at most, from 2 to 10. If Attempts is 0, it is 3.
+	// Attempts is the most times that a request is sent, from 2 to 10. If Attempts is 0, it is 3.
 	Attempts int
 	// Backoff is the longest wait before the first retry, at least 1 ms. If Backoff is 0, it is 100 ms.
 	Backoff time.Duration

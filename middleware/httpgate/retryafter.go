@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The values of Retry-After that refusals are answered with, in seconds: each up to a minute, every 5 s up to ten
-// minutes, every 30 s up to an hour, every 5 minutes up to a day: close enough together that a quarter of each spans
-// several. They are prepared, so that a refusal formats nothing, and never modified. Only quotas have longer waits.
+// The values of Retry-After in refusals, in seconds: every second up to a minute, every 5 s up to ten minutes, every 30 s up
+// to an hour, and every 5 minutes up to a day. A quarter of each spans several values. They are formatted in advance, so
+// that a refusal formats nothing, and never modified. Only quotas have longer waits.
 var (
 	retryAfterSeconds = retryAfterSteps()            //nolint:gochecknoglobals // a table: made once, never changed
 	retryAfterValues  = formatAll(retryAfterSeconds) //nolint:gochecknoglobals // as above
