@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +319,7 @@ func allClientPlaces(t *testing.T, p *proxy) {
 	before := innocent(t, p.conn)
 	ctx, cancel := context.WithCancel(as("mallory"))
 	defer cancel()
+	var open []grpc.ClientStream
 	for range 120 {
 		stream, err := openStream(ctx, p.conn, chatMethod)
 		if err != nil {
@@ -326,6 +328,8 @@ func allClientPlaces(t *testing.T, p *proxy) {
 		}
 		_ = send(stream, "hello")
 		_, _ = receive(stream)
+		open = append(open, stream)
 	}
 	require.Equal(t, before, innocent(t, p.conn), "while they are open")
+	runtime.KeepAlive(open)
 }

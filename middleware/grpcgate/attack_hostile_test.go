@@ -3,6 +3,7 @@ package grpcgate_test
 import (
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -234,7 +235,7 @@ func TestHangingServerLeavesPlacesForOthers(t *testing.T) {
 	c := gatedClient(t, &grpcgate.ClientOptions{MaxStreams: 10}, admitter{})
 	hanging, other := start(t, true, victim(), nil, through(c)), start(t, true, victim(), nil, through(c))
 	ctx := t.Context()
-	open := 0
+	var open []grpc.ClientStream // kept: a stream that nobody holds gives its place back
 	for range 10 {
 		stream, err := openStream(ctx, hanging, chatMethod)
 		if err != nil {
@@ -242,11 +243,13 @@ func TestHangingServerLeavesPlacesForOthers(t *testing.T) {
 			continue
 		}
 		say(t, stream, "hello")
-		open++
+		open = append(open, stream)
 	}
-	require.Equal(t, 5, open)
+	require.Len(t, open, 5)
 	stream, err := openStream(ctx, other, chatMethod)
 	require.NoError(t, err)
 	say(t, stream, "hello")
 	require.Equal(t, grpcgate.Stats{Streams: 6, StreamsRefused: 5}, c.Stats())
+	runtime.KeepAlive(open)
+	runtime.KeepAlive(stream)
 }

@@ -121,6 +121,7 @@ func TestClientStreamGivesBack(t *testing.T) {
 				c.end(t, stream, cancel)
 				awaitOutcomes(t, p, c.want)
 				require.Zero(t, client.Stats())
+				runtime.KeepAlive(stream)
 			})
 		})
 	}
@@ -162,6 +163,8 @@ func TestClientStreamsHaveALimitOfTheirOwn(t *testing.T) {
 	_, err = openStream(ctx, conn, chatMethod)
 	require.ErrorIs(t, err, spillway.ErrRejected)
 	require.Equal(t, grpcgate.Stats{Streams: 1, StreamsRefused: 1}, c.Stats())
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(second)
 	cancel()
 	require.Eventually(t, func() bool { return p.InFlight() == 0 && c.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
 }
@@ -187,6 +190,7 @@ func TestClientPerMessage(t *testing.T) {
 	say(t, stream, "the stream goes on")
 	require.NoError(t, send(stream, "unanswered"))
 	require.Equal(t, 1, p.InFlight())
+	runtime.KeepAlive(stream)
 	cancel()
 	awaitOutcomes(t, p, i, s, s, s, i)
 	require.Zero(t, c.Stats().Streams)

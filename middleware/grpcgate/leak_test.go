@@ -86,6 +86,10 @@ func someCall(rng *rand.Rand, conn *grpc.ClientConn) {
 	if err != nil {
 		return
 	}
+	defer func() { // held until the call ends: a stream that nobody holds is a leak
+		cancel()
+		runtime.KeepAlive(stream)
+	}()
 	for range 1 + rng.IntN(3) {
 		_ = send(stream, text)
 		if rng.IntN(3) > 0 {
