@@ -211,6 +211,8 @@ func (q *queue) TuneAt(now time.Time, rule Rule) error {
 	return nil
 }
 
+func (q *queue) Check(rule Rule) (Rule, error) { return q.next(rule) }
+
 func (q *queue) next(rule Rule) (Queue, error) {
 	next, ok := rule.(Queue)
 	if !ok {

@@ -190,24 +190,40 @@ func (s *Shedder) Options() Options {
 // Sched cannot change: each must be zero or the current value. Tune returns an error that names the invalid field, and then
 // changes nothing.
 func (s *Shedder) Tune(o Options) error {
-	opts, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	opts, err := s.next(o)
+	if err == nil {
+		s.install(opts)
+	}
+	return err
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (s *Shedder) Check(o Options) (Options, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next(o)
+}
+
+// next returns the options that replace those in force. The caller holds the lock.
+func (s *Shedder) next(o Options) (Options, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return opts, err
+	}
 	if opts.Name, err = name.Keep("shedder", s.opts.Name, o.Name); err != nil {
-		return err //nolint:wrapcheck // it names the field
+		return opts, err //nolint:wrapcheck // it names the field
 	}
 	switch {
 	case replaces(o.CPU, s.opts.CPU):
-		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
+		return opts, errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
 	case replaces(o.Sched, s.opts.Sched):
-		return errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
+		return opts, errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
 	}
 	opts.CPU, opts.Sched = s.opts.CPU, s.opts.Sched
-	s.install(opts)
-	return nil
+	return opts, nil
 }
 
 // replaces reports whether given is another sensor than present. Two values of a type that cannot be compared count as the
