@@ -77,6 +77,7 @@ var sideways = map[string][]string{
 	"internal/rejections": {"."},                  // it builds refusals
 	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
+	"rules":               {"shadow"},             // it tries numbers in one
 	"bench":               {"sim", "lab"},         // as examples
 	"examples":            {"sim", "lab"},         // programs
 }
@@ -331,8 +332,8 @@ var mostNames = map[string]int{
 	"middleware/grpcgate": 29, // NewPriority and its options
 	"middleware/httpgate": 52, // NewPriority and its options, Retry
 	"policytest":          3,
-	"shadow":              9, // Metrics
-	"rules":               25,
+	"shadow":              9,  // Metrics
+	"rules":               28, // a Stage is 3
 	"rules/yaml":          1,
 	"shedder":             31, // Metrics, Check
 	"sim":                 28,

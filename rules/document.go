@@ -17,8 +17,10 @@ const (
 
 // A document is the content of a JSON document.
 type document struct {
-	note  string
-	rules map[string]any // fields by target
+	note    string
+	rules   map[string]any // fields by target
+	staged  map[string]any // the same, to be tried
+	enforce float64        // fraction of the requests that staged decides about
 }
 
 // parse reads a document. In its values, numbers are json.Numbers.
@@ -41,18 +43,48 @@ func parse(data []byte) (doc document, err error) {
 				return doc, fmt.Errorf("rules: schema must be %d, the only version that this program reads, got %s", schemaVersion, text(v))
 			}
 		case "rules":
-			doc.rules, ok = v.(map[string]any)
+			if doc.rules, ok = v.(map[string]any); !ok {
+				return doc, fmt.Errorf("rules: rules must be an object, got %s", text(v))
+			}
+		case "stage":
+			if err := doc.parseStage(v); err != nil {
+				return doc, err
+			}
 		default:
-			return doc, fmt.Errorf(`rules: a document has the fields "rules", "note", "schema" and "$schema", got %q`, key)
+			return doc, fmt.Errorf(`rules: a document has the fields "rules", "stage", "note", "schema" and "$schema", got %q`, key)
 		}
 		if !ok {
-			return doc, fmt.Errorf("rules: %s must be %s, got %s", key, map[bool]string{true: "an object", false: "a text"}[key == "rules"], text(v))
+			return doc, fmt.Errorf("rules: %s must be a text, got %s", key, text(v))
 		}
 	}
 	if doc.rules == nil {
 		return doc, errors.New(`rules: a document must have the field "rules"`)
 	}
 	return doc, nil
+}
+
+// parseStage reads the field stage.
+func (doc *document) parseStage(v any) (err error) {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Errorf("rules: stage must be an object, got %s", text(v))
+	}
+	for key, v := range object {
+		switch key {
+		case "enforce":
+			n, _ := v.(json.Number)
+			if doc.enforce, err = n.Float64(); err != nil || !(doc.enforce >= 0 && doc.enforce <= 1) {
+				return fmt.Errorf("rules: stage.enforce must be a number from 0 to 1, got %s", text(v))
+			}
+		case "rules":
+			if doc.staged, ok = v.(map[string]any); !ok {
+				return fmt.Errorf("rules: stage.rules must be an object, got %s", text(v))
+			}
+		default:
+			return fmt.Errorf(`rules: stage has the fields "enforce" and "rules", got %q`, key)
+		}
+	}
+	return nil
 }
 
 // decode reads a JSON object in which no key stands twice.

@@ -174,7 +174,8 @@ func (s *Set) record(e entry, err error, pinned bool) {
 // A step is what is to be done to one target.
 type step struct {
 	*target
-	want value
+	want    value
+	enforce float64 // by the Stage
 }
 
 // plan reads and checks a document, and returns a step for each target. It changes nothing.
@@ -184,22 +185,41 @@ func (s *Set) plan(document []byte) (note string, steps []step, err error) {
 		return "", nil, err
 	}
 	for _, t := range s.targets {
-		want := t.built.clone()
-		if fields, named := doc.rules[t.name]; named {
-			if err := want.assign(fields, t.name); err != nil {
-				return "", nil, err
-			}
-			delete(doc.rules, t.name)
-		}
-		if err := t.validate(want); err != nil {
+		to := step{target: t, want: t.built.clone()}
+		if err := to.take(doc.rules, t.name); err != nil {
 			return "", nil, err
 		}
-		steps = append(steps, step{t, want})
+		steps = append(steps, to)
+		if t.next == nil {
+			continue
+		}
+		if _, staged := doc.staged[t.name]; staged {
+			steps[len(steps)-1].enforce = doc.enforce
+		}
+		next := step{target: t.next, want: to.want.clone()}
+		if err := next.take(doc.staged, t.name); err != nil {
+			return "", nil, err
+		}
+		steps = append(steps, next)
 	}
 	for _, unknown := range slices.Sorted(maps.Keys(doc.rules)) {
 		return "", nil, fmt.Errorf("rules: the program has no target %q", unknown)
 	}
+	for _, unknown := range slices.Sorted(maps.Keys(doc.staged)) {
+		return "", nil, fmt.Errorf("rules: stage: the program has no target %q with a Stage", unknown)
+	}
 	return doc.note, steps, nil
+}
+
+// take gives want the fields that a document has for the target, removes them there, and checks the result.
+func (to *step) take(from map[string]any, name string) error {
+	if fields, given := from[name]; given {
+		if err := to.want.assign(fields, to.name); err != nil {
+			return err
+		}
+		delete(from, name)
+	}
+	return to.validate(to.want)
 }
 
 // install tunes each target that has other numbers. If one fails, it puts back the others in reverse.
@@ -209,7 +229,7 @@ func install(steps []step) (changes []string, err error) {
 		was, lines, err := to.change(to.want)
 		changes = append(changes, lines...)
 		if was.IsValid() {
-			before = append(before, step{to.target, was})
+			before = append(before, step{target: to.target, want: was})
 		}
 		if err == nil {
 			continue
@@ -220,6 +240,15 @@ func install(steps []step) (changes []string, err error) {
 			}
 		}
 		return nil, err
+	}
+	for _, to := range steps {
+		if to.stage != nil && to.enforce != to.enforced {
+			if err := to.stage.Enforce(1-to.enforce, to.enforce); err != nil { // never: parse has checked it
+				return changes, err
+			}
+			changes = append(changes, fmt.Sprintf("%s.enforce: %v → %v", to.next.name, to.enforced, to.enforce))
+			to.enforced = to.enforce
+		}
 	}
 	if extra := len(changes) - maxChanges; extra > 0 {
 		changes = append(changes[:maxChanges], fmt.Sprintf("and %d more", extra))

@@ -10,30 +10,50 @@ type object = map[string]any
 // Schema returns the JSON Schema (draft 7) of the documents of this Set, with the built values as defaults, for editors and for
 // checks before a document is deployed. It is narrower than no rule of a target: [Set.Check] has the last word.
 func (s *Set) Schema() []byte {
-	targets := object{}
+	targets, staged := object{}, object{}
 	for _, t := range s.targets {
 		targets[t.name] = t.built.schema(t.least, t.most)
+		if t.stage != nil {
+			staged[t.name] = targets[t.name]
+		}
 	}
-	return indented(object{
-		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false, "required": []string{"rules"},
-		"properties": object{
-			"$schema": object{"type": "string"},
-			"schema":  object{"const": schemaVersion},
-			"note":    object{"type": "string", "maxLength": maxNote, "description": "What this version is for. It is shown in the log."},
-			"rules":   object{"type": "object", "additionalProperties": false, "properties": targets},
-		},
-	})
+	fields := object{
+		"$schema": object{"type": "string"},
+		"schema":  object{"const": schemaVersion},
+		"note":    object{"type": "string", "maxLength": maxNote, "description": "What this version is for. It is shown in the log."},
+		"rules":   objectOf(targets),
+	}
+	if len(staged) > 0 {
+		fields["stage"] = objectOf(object{"enforce": object{"type": "number", "minimum": 0, "maximum": 1}, "rules": objectOf(staged)})
+	}
+	root := objectOf(fields)
+	root["$schema"], root["required"] = "http://json-schema.org/draft-07/schema#", []string{"rules"}
+	return indented(root)
+}
+
+func objectOf(properties object) object {
+	return object{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
 // Document returns the numbers in force as a document: the beginning of a file.
 func (s *Set) Document() []byte {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	targets := object{}
+	targets, staged, enforce := object{}, object{}, 0.0
 	for _, t := range s.targets {
 		targets[t.name] = t.read().export()
+		if t.stage == nil {
+			continue
+		}
+		if next := t.next.read().export(); t.enforced > 0 || !reflect.DeepEqual(next, targets[t.name]) {
+			staged[t.name], enforce = next, t.enforced
+		}
 	}
-	return indented(object{"schema": schemaVersion, "rules": targets})
+	out := object{"schema": schemaVersion, "rules": targets}
+	if len(staged) > 0 {
+		out["stage"] = object{"enforce": enforce, "rules": staged}
+	}
+	return indented(out)
 }
 
 func indented(v any) []byte {
@@ -73,7 +93,7 @@ func (v value) schema(least, most reflect.Value) object {
 		out["pattern"] = "^off$"
 	}
 	if f == record || f == named {
-		return object{"type": "object", "additionalProperties": false, "properties": properties}
+		return objectOf(properties)
 	}
 	out["default"] = v.export()
 	if !least.IsValid() && !most.IsValid() {

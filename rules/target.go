@@ -49,9 +49,31 @@ type target struct {
 	tuneWith    func([]reflect.Value) []reflect.Value
 	built       value
 	least, most reflect.Value // structs like built, or invalid
+
+	stage    *Stage  // nil if there is none
+	next     *target // the other policy of the Stage
+	enforced float64 // fraction of the requests that next decides about; guarded by Set.changing
 }
 
 func newTarget(name string, from Target) (*target, error) {
+	stage, ok := from.policy.(*Stage)
+	if !ok || stage == nil {
+		return newPlainTarget(name, from)
+	}
+	from.policy = stage.inForce
+	t, err := newPlainTarget(name, from)
+	if err != nil {
+		return nil, err
+	}
+	from.policy = stage.next
+	t.stage = stage
+	if t.next, err = newPlainTarget("stage."+name, from); err == nil && !reflect.DeepEqual(t.built.export(), t.next.built.export()) {
+		err = errors.New("both policies of a Stage must have the same options")
+	}
+	return t, err
+}
+
+func newPlainTarget(name string, from Target) (*target, error) {
 	if isnil.Is(from.policy) {
 		return nil, errors.New("the policy must be set, got nil")
 	}
