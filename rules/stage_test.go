@@ -11,7 +11,6 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/limiter"
-	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/rules"
 	"github.com/spillway-go/spillway/shadow"
 )
@@ -96,10 +95,6 @@ func TestMetricsOfStage(t *testing.T) {
 		require.True(t, seen[want], "%s of %v", want, seen)
 	}
 	require.False(t, seen[`spillway.limiter.in_flight "0"`])
-}
-
-func TestStageKeepsTheContract(t *testing.T) {
-	policytest.Run(t, func() spillway.Policy { return newStage(t, 1<<30) }, nil)
 }
 
 func TestNewStageRefuses(t *testing.T) {
