@@ -78,6 +78,7 @@ var sideways = map[string][]string{
 	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
 	"rules":               {"shadow"},             // it tries numbers in one
+	"console":             {"rules"},              // it shows them
 	"bench":               {"sim", "lab"},         // as examples
 	"examples":            {"sim", "lab"},         // programs
 }
@@ -326,14 +327,14 @@ var mostNames = map[string]int{
 	"cluster/exact":       38, // Check
 	"cluster/lease":       18, // Check
 	"cluster/lock":        25, // Check
-	"console":             5,
+	"console":             6,  // Control
 	"deadline":            9,
 	"limiter":             79, // Check, and a Rate as text
 	"middleware/grpcgate": 29, // NewPriority and its options
 	"middleware/httpgate": 52, // NewPriority and its options, Retry
 	"policytest":          3,
 	"shadow":              9,  // Metrics
-	"rules":               28, // a Stage is 3
+	"rules":               29, // a Stage is 3
 	"rules/yaml":          1,
 	"shedder":             31, // Metrics, Check
 	"sim":                 28,

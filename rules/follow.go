@@ -156,7 +156,7 @@ func (w *Watch) offer(data []byte) error {
 	defer s.changing.Unlock()
 	document, err := w.decode(data)
 	if err != nil {
-		s.record(entry{Version{Source: w.o.Name}, data}, err, s.Stats().Pinned)
+		s.record(Version{Source: w.o.Name, Document: data}, err, s.Stats().Pinned)
 		return err
 	}
 	return s.offer(document, w.o.Name)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,6 +235,31 @@ func TestFileThatIsReplaced(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, document(13), 0o600))
 	await(13)
+}
+
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rules.json")
+	write := rules.WriteFile(path)
+	require.NoError(t, write(t.Context(), document(1)))
+	require.NoError(t, os.Chmod(path, 0o640))
+	require.NoError(t, write(t.Context(), document(2)))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, document(2), text)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	if runtime.GOOS != "windows" {
+		require.EqualValues(t, 0o640, info.Mode().Perm())
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing else stays")
+
+	require.ErrorContains(t, rules.WriteFile(dir)(t.Context(), nil), "must be a regular file to write to, got d")
+	require.ErrorIs(t, rules.WriteFile(filepath.Join(dir, "none", "x"))(t.Context(), nil), os.ErrNotExist)
+	require.NoError(t, os.Symlink(path, filepath.Join(dir, "link")))
+	require.ErrorContains(t, rules.WriteFile(filepath.Join(dir, "link"))(t.Context(), nil), "must be a regular file to write to, got L")
 }
 
 // A file that changes between any two reads is never taken.

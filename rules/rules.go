@@ -28,8 +28,8 @@ type Set struct {
 	logger  *slog.Logger // nil is slog.Default
 	watch   *Watch       // nil if the Set follows no source
 	history history
-	now     entry // in force
-	stats   Stats // without Age
+	now     Version // in force
+	stats   Stats   // without Age
 	good    time.Time
 }
 
@@ -49,7 +49,7 @@ func New(targets map[string]Target) (*Set, error) {
 		s.targets = append(s.targets, t)
 	}
 	s.stats.Changed = time.Now()
-	s.now = entry{Version: Version{Time: s.stats.Changed, Source: "program", Result: applied}, document: []byte(emptyDocument)}
+	s.now = Version{Time: s.stats.Changed, Source: "program", Result: applied, Document: []byte(emptyDocument)}
 	s.history.add(s.now)
 	return s, nil
 }
@@ -96,9 +96,9 @@ func (s *Set) Pin(version int) error {
 	}
 	changes, err := install(steps)
 	if err == nil && !pinned {
-		s.pending = now.document
+		s.pending = now.Document
 	}
-	s.record(entry{Version{Source: fmt.Sprintf("pin %d", version), Note: note, Changes: changes}, document}, err, err == nil || pinned)
+	s.record(Version{Source: fmt.Sprintf("pin %d", version), Note: note, Changes: changes, Document: document}, err, err == nil || pinned)
 	return err
 }
 
@@ -127,7 +127,7 @@ func (s *Set) offer(document []byte, source string) error {
 		return nil
 	}
 	note, steps, err := s.plan(document)
-	e := entry{Version{Source: source, Note: note}, document}
+	e := Version{Source: source, Note: note, Document: document}
 	switch {
 	case err != nil:
 	case pinned:
@@ -139,14 +139,14 @@ func (s *Set) offer(document []byte, source string) error {
 	return err
 }
 
-// record adds an entry to the history, the counts and the log.
-func (s *Set) record(e entry, err error, pinned bool) {
-	e.Time, e.Hash = time.Now(), hashOf(e.document)
+// record adds a version to the history, the counts and the log.
+func (s *Set) record(e Version, err error, pinned bool) {
+	e.Time, e.Hash = time.Now(), hashOf(e.Document)
 	s.mu.Lock()
 	s.stats.Err, s.stats.Pinned = err, pinned
 	switch {
 	case err != nil:
-		e.Result, e.Error, e.document = refused, err.Error(), nil
+		e.Result, e.Error, e.Document = refused, err.Error(), nil
 		s.stats.Invalid++
 	case e.Result == held:
 		s.stats.Held++

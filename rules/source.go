@@ -2,11 +2,14 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -62,6 +65,33 @@ const maxTag = 1000
 
 // readAll reads at most one byte more than a document may have, so that the Set refuses what is too long.
 func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxDocument+1)) }
+
+// WriteFile returns a function that puts a document into a file, by a rename, so that readers see the old document or the new one.
+// It fails if the path is a symbolic link, as in a mounted ConfigMap: change the document where it comes from.
+func WriteFile(path string) func(ctx context.Context, document []byte) error {
+	return func(_ context.Context, document []byte) error {
+		mode := fs.FileMode(0o644)
+		switch info, err := os.Lstat(path); {
+		case err == nil && !info.Mode().IsRegular():
+			return fmt.Errorf("rules: %s must be a regular file to write to, got %v", path, info.Mode())
+		case err == nil:
+			mode = info.Mode().Perm()
+		}
+		f, err := os.CreateTemp(filepath.Dir(path), ".rules-*")
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(document)
+		err = cmp.Or(err, f.Chmod(mode), f.Sync(), f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+		return err
+	}
+}
 
 // HTTP returns a Source that gets a document from a server. It sends the ETag of the last answer, so that an unchanged document
 // is not sent again. Any status but 200 and 304 is an error. If client is nil, it is [http.DefaultClient]; give one with a
