@@ -146,6 +146,38 @@ func BenchmarkGateShedderRefuse(b *testing.B) {
 	})
 }
 
+// BenchmarkGateShedderQueue is a request for which there is room, and one that is refused because its turn comes too late.
+func BenchmarkGateShedderQueue(b *testing.B) {
+	room := spillway.New(spillway.Must(shedder.New(&shedder.Options{MaxQueue: 100})))
+	full := spillway.New(queueing(b, 1, 1, shedder.Options{}))
+	running, err := full.Enter(b.Context(), spillway.Request{})
+	require.NoError(b, err)
+	late := spillway.Request{Timeout: -1} // it does not wait, whatever the queue
+	for name, gate := range map[string]*spillway.Gate{"admit": room, "refuse": full} {
+		ask := func() {
+			permit, err := gate.Enter(context.Background(), late)
+			if err == nil {
+				permit.Done(spillway.Success)
+			}
+		}
+		b.Run(name+"/serial", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask()
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					ask()
+				}
+			})
+		})
+	}
+	running.Done(spillway.Success)
+}
+
 // BenchmarkGateShedderOverloaded is what an admitted request pays while the limit is in force and has room.
 func BenchmarkGateShedderOverloaded(b *testing.B) {
 	for _, parallel := range []bool{false, true} {

@@ -20,7 +20,7 @@ import (
 )
 
 // queueing returns a Shedder that is overloaded and admits limit requests at once. Its tick has been taken.
-func queueing(t *testing.T, limit, maxQueue int, o shedder.Options) *shedder.Shedder {
+func queueing(t testing.TB, limit, maxQueue int, o shedder.Options) *shedder.Shedder {
 	t.Helper()
 	o.CPU, o.Sched, o.MinLimit, o.MaxLimit, o.MaxQueue = &fakeCPU{usage: 1}, &schedStub{}, limit, limit, maxQueue
 	shed := spillway.Must(shedder.New(&o))
