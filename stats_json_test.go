@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/rules"
 	"github.com/spillway-go/spillway/shadow"
 	"github.com/spillway-go/spillway/shedder"
 )
@@ -50,6 +51,7 @@ func snapshots(t *testing.T) map[string]any {
 		"limiter.KeyedStats":    spillway.Must(limiter.NewKeyed(bucket.Rule(), nil)).Stats(),
 		"limiter.RegistryStats": spillway.Must(limiter.NewRegistry(&limiter.RegistryOptions{New: newBucket})).Stats(),
 		"limiter.Stats":         bucket.Stats(),
+		"rules.Stats":           spillway.Must(rules.New(nil)).Stats(),
 		"shedder.Stats":         spillway.Must(shedder.New(nil)).Stats(),
 	}
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
 	// Initial is the limit at the start. If Initial is 0, it is 20, or the nearest bound. It cannot change later.
-	Initial int
+	Initial int `tune:"-"`
 	// Min is the least limit. If Min is 0, it is 1.
 	Min int
 	// Max is the greatest limit. If Max is 0, it is 1000.
@@ -97,24 +97,37 @@ func (l *Limit) Options() Options {
 func (l *Limit) Tune(o Options) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	opts, own, err := l.next(o)
+	if err == nil {
+		l.install(opts, own)
+	}
+	return err
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (l *Limit) Check(o Options) (Options, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	opts, _, err := l.next(o)
+	return opts, err
+}
+
+// next returns the options that replace those in force, and whether the Limit owns their Estimator. The caller holds the lock.
+func (l *Limit) next(o Options) (opts Options, own bool, err error) {
 	if o.Initial != 0 && o.Initial != l.opts.Initial {
-		return fmt.Errorf("adaptive: Tune: Initial cannot change from %d, got %d", l.opts.Initial, o.Initial)
+		return o, false, fmt.Errorf("adaptive: Tune: Initial cannot change from %d, got %d", l.opts.Initial, o.Initial)
 	}
 	o.Initial = l.opts.Initial
-	var err error
 	if o.Name, err = name.Keep("adaptive", l.opts.Name, o.Name); err != nil {
-		return err //nolint:wrapcheck // it names the field
+		return o, false, err //nolint:wrapcheck // it names the field
 	}
-	own := o.Estimator == nil
+	own = o.Estimator == nil
 	if own && l.own {
 		o.Estimator = l.opts.Estimator
 	}
-	opts, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
-	l.install(opts, own || l.own && same(opts.Estimator, l.opts.Estimator))
-	return nil
+	opts, err = o.withDefaults()
+	return opts, own || l.own && same(opts.Estimator, l.opts.Estimator), err
 }
 
 // same reports whether two Estimators are the same pointer.

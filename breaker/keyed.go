@@ -155,21 +155,28 @@ func (r *Keyed) Options() KeyedOptions {
 // including the shared one, stay as they are. New applies to later keys, and keys beyond a lower MaxKeys stay until
 // they are idle. Tune returns an error that names the invalid field, and then changes nothing.
 func (r *Keyed) Tune(o KeyedOptions) error {
-	if r.shared == nil {
-		return errUnmade
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var err error
-	if o.Name, err = name.Keep("breaker: Keyed", r.opts.Load().Name, o.Name); err != nil {
-		return err //nolint:wrapcheck // it names the field
-	}
-	opts, err := o.withDefaults()
+	opts, err := r.Check(o)
 	if err != nil {
 		return err
 	}
 	r.opts.Store(&opts)
 	return nil
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (r *Keyed) Check(o KeyedOptions) (KeyedOptions, error) {
+	old := r.opts.Load()
+	if old == nil {
+		return o, errUnmade
+	}
+	var err error
+	if o.Name, err = name.Keep("breaker: Keyed", old.Name, o.Name); err != nil {
+		return o, err //nolint:wrapcheck // it names the field
+	}
+	return o.withDefaults()
 }
 
 // sharedBit marks the tickets of the shared policy. Tickets of members do not use the uppermost bit.

@@ -29,13 +29,13 @@ type Options struct {
 	Name string
 	// Window is how far back outcomes count, and how long a hanging call counts. It is also how long a Breaker must
 	// stay closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
-	Window time.Duration
+	Window time.Duration `tune:"-"`
 	// Buckets is the number of steps in which the Window moves on, at most 1000. Window in nanoseconds must be a
 	// multiple of it. If Buckets is 0, it is 10. It cannot change later.
-	Buckets int
+	Buckets int `tune:"-"`
 	// WindowCalls, if positive, computes the rates over the last WindowCalls outcomes, however old, instead of over the
 	// Window. It is at most 2^20. If WindowCalls is 0, the rates are those of the Window. It cannot change later.
-	WindowCalls int
+	WindowCalls int `tune:"-"`
 
 	// MinCalls is how many outcomes there must be before a rate counts. It must not exceed WindowCalls, if that is set.
 	// If MinCalls is 0, it is 20, or WindowCalls if that is less.
@@ -82,7 +82,7 @@ type Options struct {
 	Ramp time.Duration
 
 	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.
-	Seed uint64
+	Seed uint64 `tune:"-"`
 	// OnEvent is called for every change of state and, in mode [MetricsOnly], for every opening that would have happened.
 	// Events come one at a time and in order, after all locks are released, on the goroutine of a request: OnEvent should
 	// not block. It may call any method of the Breaker. If it panics, the panic is counted

@@ -192,19 +192,33 @@ func (b *Breaker) Tune(o Options) error {
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	if err := o.keep(b.opts.Load()); err != nil {
-		return err
-	}
-	opts, err := o.withDefaults()
+	opts, err := b.Check(o)
 	if err != nil {
 		return err
-	}
-	if most := b.ring.longestHang(); opts.SlowCall > most {
-		return fmt.Errorf("breaker: Tune: SlowCall must be at most %v for the Window given to New, got %v", most, opts.SlowCall)
 	}
 	b.opts.Store(&opts)
 	b.phase.Store(b.newPhase(longAgo))
 	return nil
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (b *Breaker) Check(o Options) (Options, error) {
+	old := b.opts.Load()
+	if old == nil {
+		return o, errUnmade
+	}
+	if err := o.keep(old); err != nil {
+		return o, err
+	}
+	opts, err := o.withDefaults()
+	if err != nil {
+		return opts, err
+	}
+	if most := b.ring.longestHang(); opts.SlowCall > most {
+		return opts, fmt.Errorf("breaker: Tune: SlowCall must be at most %v for the Window given to New, got %v", most, opts.SlowCall)
+	}
+	return opts, nil
 }
 
 // keep takes over the fields that cannot be tuned.

@@ -228,18 +228,25 @@ func (t *Throttle) Options() ThrottleOptions {
 func (t *Throttle) Tune(o ThrottleOptions) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.opts.Load() == nil {
-		return errUnmade
-	}
-	if err := o.keep(t.opts.Load()); err != nil {
-		return err
-	}
-	opts, err := o.withDefaults()
+	opts, err := t.Check(o)
 	if err != nil {
 		return err
 	}
 	t.opts.Store(&opts)
 	return nil
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (t *Throttle) Check(o ThrottleOptions) (ThrottleOptions, error) {
+	old := t.opts.Load()
+	if old == nil {
+		return o, errUnmade
+	}
+	if err := o.keep(old); err != nil {
+		return o, err
+	}
+	return o.withDefaults()
 }
 
 // ThrottleStats is a snapshot of the state of a [Throttle]. The figures are read one after the other while requests go

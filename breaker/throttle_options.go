@@ -20,10 +20,10 @@ type ThrottleOptions struct {
 	// accept. If K is 0, it is 2.
 	K float64
 	// Window is how far back requests count. If Window is 0, it is 2 minutes. It cannot change later.
-	Window time.Duration
+	Window time.Duration `tune:"-"`
 	// Buckets is the number of steps in which the Window moves on, at most 1000. Window in nanoseconds must be a
 	// multiple of it. If Buckets is 0, it is 40. It cannot change later.
-	Buckets int
+	Buckets int `tune:"-"`
 	// MinRequests is how many requests there must be in the Window before one is refused. If MinRequests is 0, it is 20.
 	MinRequests int
 	// MaxRefusal is the greatest share of requests, in (0, 1], that is refused. The other requests find out when the
@@ -37,7 +37,7 @@ type ThrottleOptions struct {
 	// 5. If it is [Off], requests are forgotten only when they leave the Window.
 	RecoverAfter int
 	// Seed determines which requests are refused. If Seed is 0, it is random. It cannot change later.
-	Seed uint64
+	Seed uint64 `tune:"-"`
 }
 
 // withDefaults returns o with every zero field set to its default, or an error that names the invalid field.

@@ -145,6 +145,21 @@ func (s *series) state(v float64) (key, text string, say func(was, is string) (t
 		return own, is, func(was, is string) (string, string) {
 			return toneOf(is), fmt.Sprintf("%s: %s → %s", subject, was, is)
 		}
+	case "version", "pinned", "up":
+		if kind != "rules" {
+			return "", "", nil
+		}
+		return own, figure(v), func(was, is string) (string, string) {
+			switch {
+			case figureName == "version":
+				return "plain", fmt.Sprintf("the rules are of version %s now, before of %s", is, was)
+			case figureName == "pinned":
+				return "plain", "the rules are " + map[bool]string{true: "pinned", false: "not pinned any more"}[is == "1"]
+			case is == "1":
+				return "good", "the rules can be read and are valid again"
+			}
+			return "bad", "the rules cannot be read or are refused, the last good ones stay"
+		}
 	case "limit", "rate", "burst":
 		if kind == "shedder" || kind == "adaptive" { // these move by themselves
 			return "", "", nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway/internal/isnil"
+	"github.com/spillway-go/spillway/rules"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -24,15 +25,20 @@ type Options struct {
 
 	// Keys shows metrics with a label "key", which name clients. If Keys is false, they are neither kept nor sent.
 	Keys bool
+
+	// Rules are shown below the charts, with their last versions. Enter them among the sources of [New], too: then the sentence
+	// and the changes speak of them. If Rules is nil, there are none.
+	Rules *rules.Set
+
+	// Control lets people change the Rules. If Control is nil, the page changes nothing.
+	Control *Control
 }
 
 // A Page is an [http.Handler] that shows what sources do. It is made by [New], safe for concurrent use, and owns one goroutine
 // until [Page.Close].
 type Page struct {
 	sources map[string]stats.Source
-	title   string
-	allow   func(*http.Request) bool
-	keys    bool
+	o       Options
 	files   map[string]file
 
 	close func()
@@ -51,14 +57,14 @@ func New(sources map[string]stats.Source, o *Options) *Page {
 	}
 	now := time.Now()
 	p := &Page{
-		sources: maps.Clone(sources), title: o.Title, allow: o.Allow, keys: o.Keys, files: pageFiles(),
+		sources: maps.Clone(sources), o: *o, files: pageFiles(),
 		ended: make(chan struct{}), history: newHistory(strconv.FormatInt(now.UnixNano(), 36), now),
 	}
-	if p.title == "" {
-		p.title = "Spillway"
+	if p.o.Title == "" {
+		p.o.Title = "Spillway"
 	}
-	if p.allow == nil {
-		p.allow = local
+	if p.o.Allow == nil {
+		p.o.Allow = local
 	}
 	stop := make(chan struct{})
 	p.close = sync.OnceFunc(func() { close(stop) })
@@ -90,7 +96,7 @@ func (p *Page) run(stop <-chan struct{}) {
 
 // sample adds the present metrics to the history.
 func (p *Page) sample(now time.Time) {
-	readings, problems := read(p.sources, p.keys)
+	readings, problems := read(p.sources, p.o.Keys)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.history.add(now, readings)

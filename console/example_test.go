@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/console"
 	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/rules"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
 )
@@ -28,6 +29,26 @@ func ExampleNew() { //nolint:testableexamples // it serves until it is stopped
 
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	log.Print(http.ListenAndServe(":8080", httpgate.Handler(gate, nil)(hello)))
+}
+
+// The page shows the rules, and lets people change them whom the login of a proxy in front of it names.
+func ExampleControl() { //nolint:testableexamples // it serves until it is stopped
+	shed := spillway.Must(shedder.New(nil))
+	set := spillway.Must(rules.New(map[string]rules.Target{"api": rules.Of(shed)}))
+	const path = "/etc/shop/rules.json"
+	w := spillway.Must(set.Follow(rules.File(path), &rules.Options{Name: path}))
+	defer w.Close()
+
+	page := console.New(map[string]stats.Source{"api": spillway.New(shed), "rules": set}, &console.Options{
+		Allow: func(r *http.Request) bool { return r.Header.Get("X-Forwarded-User") != "" },
+		Rules: set,
+		Control: &console.Control{
+			Who:   func(r *http.Request) string { return r.Header.Get("X-Forwarded-User") },
+			Write: rules.WriteFile(path),
+		},
+	})
+	defer page.Close()
+	log.Print(http.ListenAndServe("10.0.0.7:8081", page)) // only the proxy can reach it
 }
 
 // The first answer has the sentence already, for readers without scripts.

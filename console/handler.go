@@ -41,7 +41,7 @@ func pageFiles() map[string]file {
 		types := map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 		out[name] = file{types[path.Ext(name)] + "; charset=utf-8", `"` + hex.EncodeToString(sum[:8]) + `"`, data}
 	}
-	for _, name := range []string{"console.css", "console.js", "icon.svg"} {
+	for _, name := range []string{"console.css", "console.js", "rules.js", "icon.svg"} {
 		data, err := web.ReadFile("web/" + name)
 		add(name, data, err)
 	}
@@ -52,24 +52,25 @@ func pageFiles() map[string]file {
 	return out
 }
 
-// ServeHTTP answers GET and HEAD: the page itself at the path that ends in a slash, its files, and "snapshot" with the samples.
+// ServeHTTP answers GET and HEAD: the page itself at the path that ends in a slash, its files, "snapshot" with the samples, and
+// "rules". With [Options.Control], it answers POST to "rules".
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Security-Policy", contentSecurity)
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("X-Content-Type-Options", "nosniff")
-	if !p.allow(r) {
+	if !p.o.Allow(r) {
 		http.Error(w, "This page may be read from the machine of the server only, through localhost. "+
 			"To open it to others, set console.Options.Allow.", http.StatusForbidden)
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	name := path.Base(r.URL.Path)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || name != "rules" || p.o.Control == nil) {
 		head.Set("Allow", "GET, HEAD")
 		http.Error(w, "This page can only be read.", http.StatusMethodNotAllowed)
 		return
 	}
-	name := path.Base(r.URL.Path)
 	switch f, ok := p.files[name]; {
 	case r.URL.Path == "":
 		redirect(w, r)
@@ -77,6 +78,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.index(w)
 	case name == "snapshot":
 		p.snapshot(w, r)
+	case name == "rules":
+		p.rules(w, r)
 	case ok:
 		head.Set("Content-Type", f.contentType)
 		head.Set("Cache-Control", "no-cache") // the browser asks whether it has changed
@@ -102,8 +105,9 @@ func (p *Page) index(w http.ResponseWriter) {
 	if err == nil {
 		err = t.Execute(&page, struct {
 			Title string
+			Rules bool
 			snapshot
-		}{p.title, s})
+		}{p.o.Title, p.o.Rules != nil, s})
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -112,13 +112,18 @@ func (s *series) definition() []byte {
 	return text
 }
 
-// verdicts returns one sentence for each source, the one that refuses most first.
+// verdicts returns one sentence for each source, the one that refuses most first, and those that are not about requests last.
 func (h *history) verdicts() []verdict {
 	out := []verdict{}
 	for _, name := range h.sorted {
 		out = append(out, h.verdict(name))
 	}
-	slices.SortStableFunc(out, func(a, b verdict) int { return cmp.Compare(b.refused, a.refused) })
+	slices.SortStableFunc(out, func(a, b verdict) int {
+		if a.aside != b.aside {
+			return map[bool]int{true: 1, false: -1}[a.aside]
+		}
+		return cmp.Compare(b.refused, a.refused)
+	})
 	return out
 }
 
@@ -126,6 +131,9 @@ func (h *history) verdicts() []verdict {
 func headline(all []verdict) (state, text string) {
 	if len(all) == 0 {
 		return "unknown", "There are no figures: no source yields a metric."
+	}
+	if i := slices.IndexFunc(all, func(v verdict) bool { return v.aside }); i > 0 {
+		all = all[:i]
 	}
 	state, text = all[0].State, all[0].Text
 	if len(all) == 1 {

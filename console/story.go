@@ -14,6 +14,7 @@ type verdict struct {
 	Text   string `json:"text"`
 
 	refused float64 // per second, to sort by
+	aside   bool    // it is not about requests
 }
 
 // worth is how long a wait for a processor must be to be named as the cause.
@@ -37,6 +38,12 @@ func (h *history) verdict(source string) verdict {
 		v.Text = fmt.Sprintf("Refusing %s%s%s", share, lasting(e, h.last), h.because(all))
 	case !f.known:
 		v.State, v.Text = "unknown", "It does not count requests."
+		if text, up := h.rules(all); text != "" {
+			v.Text, v.aside = text, true
+			if up {
+				v.State = "calm"
+			}
+		}
 	case f.partly:
 		v.State, v.Text = "calm", "Refusing nothing."+h.before(e)
 	case f.admitted == 0:
@@ -46,6 +53,26 @@ func (h *history) verdict(source string) verdict {
 		v.Text = fmt.Sprintf("Refusing nothing: %s requests/s%s.%s", figure(f.admitted), h.room(all), h.before(e))
 	}
 	return v
+}
+
+// rules says which version of the rules is in force, if the source is a set of them, and whether their source is well.
+func (h *history) rules(all []*series) (text string, up bool) {
+	version, ok := h.value(all, "", "spillway.rules.version")
+	if !ok {
+		return "", false
+	}
+	text = "The rules are those of version " + figure(version)
+	if pinned, _ := h.value(all, "", "spillway.rules.pinned"); pinned == 1 {
+		text += ", pinned"
+	}
+	if well, _ := h.value(all, "", "spillway.rules.up"); well == 1 {
+		return text + ".", true
+	}
+	text += ". The last document could not be read or was refused"
+	if age, ok := h.value(all, "", "spillway.rules.age"); ok && age >= 1 {
+		text += "; the last good one was seen " + span(time.Duration(age*float64(time.Second))) + " ago"
+	}
+	return text + ".", false
 }
 
 // lasting says how long an episode of refusals has lasted.

@@ -185,6 +185,39 @@ func TestChanges(t *testing.T) {
 	}, texts)
 }
 
+// A set of rules has a sentence of its own, which is never the headline beside a gate, and its changes are notes.
+func TestRulesOnThePage(t *testing.T) {
+	s := newScript()
+	second := func(version, up, pinned, age float64) {
+		s.second(gauge("rules.version", version), gauge("rules.up", up), gauge("rules.pinned", pinned), gauge("rules.age", age))
+	}
+	say := func() string { v := s.h.verdict("api"); return v.State + " " + v.Text }
+	for range 2 {
+		second(0, 1, 0, 0)
+	}
+	require.Equal(t, "calm The rules are those of version 0.", say())
+	second(3, 1, 0, 0)
+	second(3, 0, 0, 40)
+	require.Equal(t, "unknown The rules are those of version 3. The last document could not be read or was refused; the last good one was seen 40 s ago.", say())
+	for range 4 {
+		second(4, 1, 1, 0)
+	}
+	require.Equal(t, "calm The rules are those of version 4, pinned.", say())
+	var texts []string
+	for _, c := range s.h.journal {
+		texts = append(texts, c.Tone+" "+c.Text)
+	}
+	require.ElementsMatch(t, []string{
+		"plain the rules are of version 3 now, before of 0", "bad the rules cannot be read or are refused, the last good ones stay",
+		"plain the rules are pinned", "plain the rules are of version 4 now, before of 3", "good the rules can be read and are valid again",
+	}, texts)
+
+	state, text := headline([]verdict{{State: "calm", Text: "Refusing nothing: 7 requests/s."}, {State: "unknown", Text: "The rules", aside: true}})
+	require.Equal(t, "calm Refusing nothing: 7 requests/s.", state+" "+text)
+	_, text = headline([]verdict{{State: "calm", Text: "The rules", aside: true}})
+	require.Equal(t, "The rules", text)
+}
+
 // Another policy that refuses most is worth a note.
 func TestChangeOfTheCulprit(t *testing.T) {
 	s := newScript()

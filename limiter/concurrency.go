@@ -161,6 +161,11 @@ func (c *places) TuneAt(_ time.Time, rule Rule) error {
 	return err
 }
 
+func (c *places) Check(rule Rule) (Rule, error) {
+	next, err := c.plan.next(rule)
+	return next.rule, err
+}
+
 func (c *places) PeekAt(time.Time) State {
 	limit := c.limit.Load()
 	return State{Limit: limit, Remaining: max(limit-c.inFlight.Load(), 0)}

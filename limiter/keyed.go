@@ -183,10 +183,21 @@ func (k *Keyed) Tune(rule Rule) error { return k.TuneAt(readClock(), rule) }
 // requests wait, which takes about 10 ms for a million keys.
 func (k *Keyed) TuneAt(now time.Time, rule Rule) error {
 	if k.keys == nil {
-		return errors.New("limiter: Keyed: Tune: a zero Keyed has no limit to tune: make it with NewKeyed")
+		return errZeroTune
 	}
 	return k.keys.tune(k.clock.moment(now), rule)
 }
+
+// Check returns the rule that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (k *Keyed) Check(rule Rule) (Rule, error) {
+	if k.keys == nil {
+		return nil, errZeroTune
+	}
+	return k.keys.check(rule)
+}
+
+var errZeroTune = errors.New("limiter: Keyed: Tune: a zero Keyed has no limit to tune: make it with NewKeyed")
 
 // Quota returns the tokens left for the key of r at now, for the RateLimit header fields of HTTP.
 func (k *Keyed) Quota(now time.Time, r spillway.Request) spillway.Quota {

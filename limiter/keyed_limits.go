@@ -14,6 +14,7 @@ type keyedLimits interface { //nolint:interfacebloat // it is what Keyed does, k
 	refusal(m moment, n, wait int64, v verdict) *spillway.Rejection
 	peek(m moment, key string) State
 	tune(m moment, rule Rule) error
+	check(rule Rule) (Rule, error)
 	rule() Rule
 	stats() KeyedStats
 	name() string
@@ -160,6 +161,11 @@ func (k *keyed[S]) tune(m moment, rule Rule) error {
 	k.core.Store(&next)
 	k.plan.Store(&p)
 	return nil
+}
+
+func (k *keyed[S]) check(rule Rule) (Rule, error) {
+	p, err := k.plan.Load().next(rule)
+	return p.rule, err
 }
 
 func (k *keyed[S]) rule() Rule { return k.plan.Load().rule }

@@ -147,6 +147,13 @@ func (l *limit[S]) TuneAt(now time.Time, rule Rule) error {
 	return l.tune(l.clock.moment(now), rule)
 }
 
+func (l *limit[S]) Check(rule Rule) (Rule, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next, err := l.plan.next(rule)
+	return next.rule, err
+}
+
 // tune is like TuneAt. The caller holds the lock.
 func (l *limit[S]) tune(m moment, rule Rule) error {
 	next, err := l.plan.next(rule)

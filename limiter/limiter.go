@@ -68,6 +68,10 @@ type Limiter interface { //nolint:interfacebloat // the interface stands for eig
 	// limit removes it, but never goes below zero. Waiting callers keep their place. The error names the invalid field,
 	// or the field that cannot change while the limit runs, such as Name. After an error nothing has changed.
 	TuneAt(now time.Time, rule Rule) error
+
+	// Check returns the rule that Tune would put in force, with every default filled in, or the error of Tune. It changes
+	// nothing.
+	Check(rule Rule) (Rule, error)
 }
 
 // A State describes what a limit can give at some instant.

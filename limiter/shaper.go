@@ -107,8 +107,8 @@ type shaper struct {
 	waits     waited.Recorder
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (s *shaper) Queues() {}
+// Queues returns true: Admit may block.
+func (s *shaper) Queues() bool { return true }
 
 // Admit waits for the turn of r. It returns a *[spillway.Rejection] at once if r cannot pass before MaxWait is over or
 // before the deadline of ctx, or if MaxQueue requests wait. If ctx ends while r waits, it returns ctx.Err().
@@ -182,22 +182,38 @@ func (s *shaper) Rule() Rule {
 
 func (s *shaper) Tune(rule Rule) error { return s.TuneAt(readClock(), rule) }
 
-func (s *shaper) TuneAt(now time.Time, rule Rule) error {
+func (s *shaper) Check(rule Rule) (Rule, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, _, err := s.next(rule)
+	return next, err
+}
+
+// next returns the rule that replaces the present one, with a spacer for it. The caller holds the lock.
+func (s *shaper) next(rule Rule) (Shaper, *spacer, error) {
 	next, ok := rule.(Shaper)
 	if !ok {
-		return fmt.Errorf("limiter: Shaper: Tune: rule must be of the same kind, got %T", rule)
+		return next, nil, fmt.Errorf("limiter: Shaper: Tune: rule must be of the same kind, got %T", rule)
 	}
 	sp, err := next.spacer()
 	if err != nil {
-		return err
+		return next, nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := sameName("Shaper", s.rule.Name, next.Name); err != nil {
-		return err
+		return next, nil, err
 	}
 	if cost := s.spacer.waitingCost; cost > maxLevel/2/sp.gcra.b {
-		return fmt.Errorf("limiter: Shaper: Tune: Rate of %v is too slow for the cost of %d that waits", next.Rate, cost)
+		return next, nil, fmt.Errorf("limiter: Shaper: Tune: Rate of %v is too slow for the cost of %d that waits", next.Rate, cost)
+	}
+	return next, sp, nil
+}
+
+func (s *shaper) TuneAt(now time.Time, rule Rule) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, sp, err := s.next(rule)
+	if err != nil {
+		return err
 	}
 	old := s.rule
 	s.rule, s.spacer.maxQueue = next, next.MaxQueue

@@ -150,16 +150,21 @@ func (x *xtime) Rule() Rule { return x.rule }
 
 func (x *xtime) Tune(rule Rule) error { return x.TuneAt(time.Time{}, rule) }
 
-// TuneAt changes nothing, and fails.
+// TuneAt changes nothing, and fails unless the rule is the present one.
 func (x *xtime) TuneAt(_ time.Time, rule Rule) error {
+	_, err := x.Check(rule)
+	return err
+}
+
+func (x *xtime) Check(rule Rule) (Rule, error) {
 	r, ok := rule.(XTime)
 	switch {
 	case !ok:
-		return fmt.Errorf("limiter: XTime: Tune: rule must be of the same kind, got %T", rule)
+		return nil, fmt.Errorf("limiter: XTime: Tune: rule must be of the same kind, got %T", rule)
 	case r.Limiter != x.limiter:
-		return errors.New("limiter: XTime: Tune: Limiter cannot change: call its SetLimit and SetBurst")
+		return nil, errors.New("limiter: XTime: Tune: Limiter cannot change: call its SetLimit and SetBurst")
 	}
-	return sameName("XTime", x.rule.Name, cmp.Or(r.Name, x.rule.Name))
+	return x.rule, sameName("XTime", x.rule.Name, cmp.Or(r.Name, x.rule.Name))
 }
 
 // burst returns the greatest cost that can pass.

@@ -110,20 +110,22 @@ var brokenHistories = []brokenPolicy{
 		name: "loses updates",
 		newPolicy: func() spillway.Policy {
 			var used atomic.Int64
+			var ending atomic.Bool
 			return &tampered{
 				admit: func(context.Context, spillway.Request) (spillway.Ticket, error) {
-					n := used.Load()
-					runtime.Gosched()
-					if n >= 10 {
+					if used.Add(1) > 10 {
+						used.Add(-1)
 						return 0, refusal
 					}
-					used.Store(n + 1)
 					return 0, nil
 				},
 				done: func(spillway.Request, spillway.Ticket, spillway.Result) {
-					n := used.Load()
+					if !ending.CompareAndSwap(false, true) {
+						return // lost, because another request is about to end
+					}
 					runtime.Gosched()
-					used.Store(n - 1)
+					used.Add(-1)
+					ending.Store(false)
 				},
 			}
 		},

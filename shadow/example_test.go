@@ -49,7 +49,7 @@ func ExampleShadow_Enforce() {
 		fmt.Printf("admitted %d, would refuse %d, regrets %d admitted and %d refused\n", s.Admitted, s.WouldRefuse, s.RegretAdmitted, s.RegretRefused)
 	}
 
-	err := trial.Enforce(1, .1)
+	err := trial.Enforce(0, .1)
 	fmt.Println(err)
 	// Output:
 	// admitted 1, would refuse 2, regrets 0 admitted and 1 refused

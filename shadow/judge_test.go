@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,8 +75,7 @@ func TestShadowJudgesItsCandidates(t *testing.T) {
 func TestShadowEnforcesFractions(t *testing.T) {
 	a, b := &slots{limit: 0}, &slots{limit: 0}
 	s := shadow.New(a, b)
-	require.NoError(t, s.Enforce(0, .2))
-	require.NoError(t, s.Enforce(1, .3))
+	require.NoError(t, s.Enforce(.2, .3))
 	const n = 100_000
 	refused := 0
 	for i := range n {
@@ -93,25 +93,22 @@ func TestShadowEnforcesFractions(t *testing.T) {
 	require.InDelta(t, .3, float64(stats[1].Enforced)/n, .01)
 	require.EqualValues(t, refused, stats[0].Enforced+stats[1].Enforced)
 
-	require.NoError(t, s.Enforce(0, 0))
-	require.NoError(t, s.Enforce(1, 1))
+	require.NoError(t, s.Enforce(0, 1))
 	for i := range 1000 {
 		_, err := s.Admit(context.Background(), spillway.Request{Arrived: base.Add(time.Duration(i))})
 		require.Error(t, err)
 	}
-	require.NoError(t, s.Enforce(1, 0))
+	require.NoError(t, s.Enforce())
 	_, err := s.Admit(context.Background(), spillway.Request{Arrived: base})
 	require.NoError(t, err)
 }
 
 func TestShadowRefusesWrongSettings(t *testing.T) {
 	s := shadow.New(&slots{}, &slots{})
-	require.NoError(t, s.Enforce(0, .7))
-	require.EqualError(t, s.Enforce(1, .4), "shadow: fractions of all candidates must not exceed 1, got [0.7 0.4]")
-	require.NoError(t, s.Enforce(1, .3))
-	require.EqualError(t, s.Enforce(2, .1), "shadow: candidate must be from 0 to 1, got 2")
-	require.EqualError(t, s.Enforce(-1, .1), "shadow: candidate must be from 0 to 1, got -1")
-	require.EqualError(t, s.Enforce(0, -.1), "shadow: fraction must be from 0 to 1, got -0.1")
+	require.NoError(t, s.Enforce(.7, .3))
+	require.EqualError(t, s.Enforce(.7, .4), "shadow: fractions of all candidates must not exceed 1, got [0.7 0.4]")
+	require.EqualError(t, s.Enforce(.1, .1, .1), "shadow: there must be at most 2 fractions, one for each candidate, got 3")
+	require.EqualError(t, s.Enforce(-.1), "shadow: fraction must be from 0 to 1, got -0.1")
 	require.EqualError(t, s.Enforce(0, math.NaN()), "shadow: fraction must be from 0 to 1, got NaN")
 	require.EqualError(t, s.SetSLO(-1), "shadow: SLO must not be negative, got -1ns")
 }
@@ -125,9 +122,7 @@ func TestShadowOfManyGivesAllBack(t *testing.T) {
 		policies[i] = candidates[i]
 	}
 	s := shadow.New(policies...)
-	for i := range policies {
-		require.NoError(t, s.Enforce(i, .1))
-	}
+	require.NoError(t, s.Enforce(slices.Repeat([]float64{.1}, len(policies))...))
 	last := &slots{limit: 7}
 	gate := spillway.New(s, last)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -96,43 +96,30 @@ func (s *Shadow) SetSLO(d time.Duration) error {
 }
 
 // enforcement holds, for each candidate, the end of its part of the traffic, as a fraction of 2^64.
-type enforcement struct {
-	fractions []float64
-	ends      []uint64
-}
+type enforcement []uint64
 
-// Enforce lets a candidate, counted from 0, really refuse requests in a fraction of the traffic, from 0 to 1, from now on.
-// Each request belongs to at most one candidate, so the fractions of all may not add up to more than 1. With 0.5 and
-// 0.5, two candidates are compared on halves of the same traffic. The nanosecond of its arrival alone decides which
-// candidate a request belongs to. An invalid value is an error and changes nothing.
-func (s *Shadow) Enforce(candidate int, fraction float64) error {
-	if candidate < 0 || candidate >= len(s.candidates) {
-		return fmt.Errorf("shadow: candidate must be from 0 to %d, got %d", len(s.candidates)-1, candidate)
+// Enforce lets candidates really refuse requests, each in a fraction of the traffic, from 0 to 1, from now on. The fractions are
+// those of candidates 0, 1 and so on; candidates without one refuse nothing. All fractions change at once. Each request belongs
+// to at most one candidate, so their sum may not exceed 1. With 0.5 and 0.5, two candidates are compared on halves of the same
+// traffic. The nanosecond of its arrival alone decides which candidate a request belongs to. An invalid value is an error and
+// changes nothing.
+func (s *Shadow) Enforce(fractions ...float64) error {
+	if len(fractions) > len(s.candidates) {
+		return fmt.Errorf("shadow: there must be at most %d fractions, one for each candidate, got %d", len(s.candidates), len(fractions))
 	}
-	if !(fraction >= 0 && fraction <= 1) {
-		return fmt.Errorf("shadow: fraction must be from 0 to 1, got %v", fraction)
+	ends := make(enforcement, len(fractions))
+	sum := 0.0
+	for i, f := range fractions {
+		if !(f >= 0 && f <= 1) {
+			return fmt.Errorf("shadow: fraction must be from 0 to 1, got %v", f)
+		}
+		if sum += f; sum > 1+1e-9 {
+			return fmt.Errorf("shadow: fractions of all candidates must not exceed 1, got %v", fractions)
+		}
+		ends[i] = share(sum)
 	}
-	for {
-		old := s.enforced.Load()
-		next := &enforcement{fractions: make([]float64, len(s.candidates)), ends: make([]uint64, len(s.candidates))}
-		if old != nil {
-			copy(next.fractions, old.fractions)
-		}
-		next.fractions[candidate] = fraction
-		sum := 0.0
-		for i, f := range next.fractions {
-			if sum += f; sum > 1+1e-9 {
-				return fmt.Errorf("shadow: fractions of all candidates must not exceed 1, got %v", next.fractions)
-			}
-			next.ends[i] = share(sum)
-		}
-		if sum == 0 {
-			next = nil
-		}
-		if s.enforced.CompareAndSwap(old, next) {
-			return nil
-		}
-	}
+	s.enforced.Store(&ends)
+	return nil
 }
 
 // share returns f of 2^64.
@@ -150,7 +137,7 @@ func (e *enforcement) owner(now time.Time) int {
 	}
 	draw := splitmix.Mix(uint64(now.UnixNano()))
 	begin := uint64(0)
-	for i, end := range e.ends {
+	for i, end := range *e {
 		if end > begin && draw >= begin && (draw < end || end == math.MaxUint64) {
 			return i
 		}

@@ -143,7 +143,9 @@ func TestShadowKeepsTheContract(t *testing.T) {
 func enforcing(t *testing.T, candidates ...spillway.Policy) *shadow.Shadow {
 	t.Helper()
 	s := shadow.New(candidates...)
-	require.NoError(t, s.Enforce(len(candidates)-1, 1))
+	fractions := make([]float64, len(candidates))
+	fractions[len(candidates)-1] = 1
+	require.NoError(t, s.Enforce(fractions...))
 	return s
 }
 

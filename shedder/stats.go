@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/enum"
 	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // Stats is a snapshot of the state of a [Shedder]. The counts and InFlight are current. The other fields are from the
@@ -61,6 +62,13 @@ type Stats struct {
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // how often one more request was admitted beyond the limit because no request had ended
 
+	Waiting   int64 // requests that wait for room now, with Options.MaxQueue
+	Waited    int64 // admitted requests that had to wait, since New
+	Cancelled int64 // requests whose ctx ended when they had to wait, since New
+
+	Waits        stats.Distribution // time in seconds that requests waited and were admitted
+	RefusedAfter stats.Distribution // time in seconds that requests waited and were refused
+
 	Admitted int64 // requests admitted since New, except those that a later policy refused
 	Refused  int64 // requests refused since New: the sum of ByReason, and of the counts by priority
 	ByReason []spillway.Refusal
@@ -72,8 +80,11 @@ type Stats struct {
 // Stats returns a snapshot. It may be called at any time and is cheap.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.Name, v.Leaked = s.full.Load().Policy, s.leak.leaked.Value()
+	v.Name, v.Leaked = s.refusals[byLimit].Load().Policy, s.leak.leaked.Value()
 	v.InFlight, v.Admitted = s.inside.Totals()
+	if s.queue != nil {
+		s.queue.stats(&v)
+	}
 	var counts [numClasses][numReasons]int64
 	for class := range counts {
 		for why := range counts[class] {
@@ -190,24 +201,43 @@ func (s *Shedder) Options() Options {
 // Sched cannot change: each must be zero or the current value. Tune returns an error that names the invalid field, and then
 // changes nothing.
 func (s *Shedder) Tune(o Options) error {
-	opts, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	opts, err := s.next(o)
+	if err == nil {
+		s.install(opts)
+	}
+	return err
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes
+// nothing.
+func (s *Shedder) Check(o Options) (Options, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next(o)
+}
+
+// next returns the options that replace those in force. The caller holds the lock.
+func (s *Shedder) next(o Options) (Options, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return opts, err
+	}
 	if opts.Name, err = name.Keep("shedder", s.opts.Name, o.Name); err != nil {
-		return err //nolint:wrapcheck // it names the field
+		return opts, err //nolint:wrapcheck // it names the field
+	}
+	if err := s.keepsQueue(&opts); err != nil {
+		return opts, err
 	}
 	switch {
 	case replaces(o.CPU, s.opts.CPU):
-		return errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
+		return opts, errors.New("shedder: Tune: CPU cannot change: it must be nil or the present one")
 	case replaces(o.Sched, s.opts.Sched):
-		return errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
+		return opts, errors.New("shedder: Tune: Sched cannot change: it must be nil or the present one")
 	}
 	opts.CPU, opts.Sched = s.opts.CPU, s.opts.Sched
-	s.install(opts)
-	return nil
+	return opts, nil
 }
 
 // replaces reports whether given is another sensor than present. Two values of a type that cannot be compared count as the

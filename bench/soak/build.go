@@ -160,7 +160,7 @@ func (w *world) shadow() spillway.Policy {
 		}
 		return numbers{-1, -1, -1, -1, -1}
 	}
-	w.tune(b.name, func() error { return s.Enforce(w.intBetween(0, 1), w.draw()/2) })
+	w.tune(b.name, func() error { return s.Enforce(w.draw()/2, w.draw()/2) })
 	w.tune(b.name, func() error { return s.SetSLO(exp(w.tuning, 100*time.Millisecond)) })
 	return b
 }

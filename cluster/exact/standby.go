@@ -36,8 +36,21 @@ func (f *standby) make(choice cluster.Fallback, nodes int, rules []rule) error {
 
 // change applies new rules, which are valid and of the same kinds, to the shares.
 func (f *standby) change(rules []rule) error {
+	if err := f.check(rules); err != nil {
+		return err
+	}
 	for i, k := range f.shares {
 		if err := k.Tune(rules[i].local(f.nodes)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check returns the error of change, and changes nothing.
+func (f *standby) check(rules []rule) error {
+	for i, k := range f.shares {
+		if _, err := k.Check(rules[i].local(f.nodes)); err != nil {
 			return err
 		}
 	}

@@ -35,8 +35,10 @@ func (l *Limit) rules() []rule {
 }
 
 // Rules returns the rules in force, with every default filled in. Change their fields and pass them to Tune.
-func (l *Limit) Rules() []limiter.Rule {
-	in := l.rules()
+func (l *Limit) Rules() []limiter.Rule { return locals(l.rules()) }
+
+// locals returns rules as package limiter writes them.
+func locals(in []rule) []limiter.Rule {
 	out := make([]limiter.Rule, len(in))
 	for i, r := range in {
 		out[i] = r.local(1)
@@ -56,21 +58,9 @@ func (l *Limit) Rules() []limiter.Rule {
 //
 // An [Allowance] follows its Limit. Chunks that it fetched before stay valid for their time.
 func (l *Limit) Tune(given ...limiter.Rule) error {
-	if l.conn == nil {
-		return call.ErrZero
-	}
-	old := l.rules()
-	if len(given) != len(old) {
-		return fmt.Errorf("exact: Tune: Rules must be %d, as before, got %d", len(old), len(given))
-	}
-	rules, err := rulesOf("Tune: ", given)
+	rules, err := l.next(given)
 	if err != nil {
 		return err
-	}
-	for i, r := range rules {
-		if r.kind != old[i].kind || r.name != old[i].name {
-			return fmt.Errorf("exact: Tune: Rules[%d] must be of the kind and name of %q, got %q", i, old[i].String(), r.String())
-		}
 	}
 	l.mu.Lock() // so that shares and rules change together
 	defer l.mu.Unlock()
@@ -80,4 +70,39 @@ func (l *Limit) Tune(given ...limiter.Rule) error {
 	l.set.Store(newRuleSet(rules))
 	l.memory.forgetAll()
 	return nil
+}
+
+// Check returns the rules that Tune would put in force, with every default filled in, or the error of Tune. It changes nothing.
+func (l *Limit) Check(given ...limiter.Rule) ([]limiter.Rule, error) {
+	rules, err := l.next(given)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.loss.check(rules); err != nil {
+		return nil, fmt.Errorf("exact: Tune: %w", err)
+	}
+	return locals(rules), nil
+}
+
+// next returns the rules that replace those in force.
+func (l *Limit) next(given []limiter.Rule) ([]rule, error) {
+	if l.conn == nil {
+		return nil, call.ErrZero
+	}
+	old := l.rules()
+	if len(given) != len(old) {
+		return nil, fmt.Errorf("exact: Tune: Rules must be %d, as before, got %d", len(old), len(given))
+	}
+	rules, err := rulesOf("Tune: ", given)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rules {
+		if r.kind != old[i].kind || r.name != old[i].name {
+			return nil, fmt.Errorf("exact: Tune: Rules[%d] must be of the kind and name of %q, got %q", i, old[i].String(), r.String())
+		}
+	}
+	return rules, nil
 }

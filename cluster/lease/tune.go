@@ -31,16 +31,9 @@ func (q *Limit) Rule() limiter.Bucket {
 // smallest. The new limit holds once the last process has it, and every process has its fair share three intervals later. Redis
 // does not store it: a process that starts later uses its options.
 func (q *Limit) Tune(rule limiter.Bucket) error {
-	if q.reject == nil {
-		return call.ErrZero
-	}
-	o := q.opts
-	o.Rule = rule
-	if err := o.completeRule("lease: Tune: Rule"); err != nil {
+	o, err := q.next(rule)
+	if err != nil {
 		return err
-	}
-	if o.Rule.Name != q.name {
-		return fmt.Errorf("lease: Tune: Rule: Name must stay %q, got %q", q.name, o.Rule.Name)
 	}
 	q.setLimit(&o)
 	select {
@@ -48,6 +41,28 @@ func (q *Limit) Tune(rule limiter.Bucket) error {
 	default: // the loop is about to look anyway
 	}
 	return nil
+}
+
+// Check returns the rule that Tune would put in force, with every default filled in, or the error of Tune. It changes nothing.
+func (q *Limit) Check(rule limiter.Bucket) (limiter.Bucket, error) {
+	o, err := q.next(rule)
+	return o.Rule, err
+}
+
+// next returns the options with another rule.
+func (q *Limit) next(rule limiter.Bucket) (Options, error) {
+	if q.reject == nil {
+		return Options{}, call.ErrZero
+	}
+	o := q.opts
+	o.Rule = rule
+	if err := o.completeRule("lease: Tune: Rule"); err != nil {
+		return o, err
+	}
+	if o.Rule.Name != q.name {
+		return o, fmt.Errorf("lease: Tune: Rule: Name must stay %q, got %q", q.name, o.Rule.Name)
+	}
+	return o, nil
 }
 
 func (q *Limit) setLimit(o *Options) *ruleSet {

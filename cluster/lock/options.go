@@ -29,19 +29,19 @@ type Options struct {
 	Name string
 	// Prefix begins the name of every key and channel in Redis. It may not contain braces. If Prefix is empty, it is
 	// "spillway".
-	Prefix string
+	Prefix string `tune:"-"`
 	// Limit is how many may hold a permit of the same key at once, 1..1048576. Each process applies its own: while they
 	// differ, the greatest decides. If Limit is 0, it is 1: the Semaphore is a mutex.
 	Limit int
 	// TTL is how long a lease lasts without renewal, and so how long a permit is unavailable after its holder has died:
 	// 50ms..1h. If TTL is 0, it is 10 s.
-	TTL time.Duration
+	TTL time.Duration `tune:"-"`
 	// Guard is how long before the end of a lease its context ends, so that the holder can stop: at least TTL/50, which
 	// covers clocks that run at different speeds, and at most TTL/2. If Guard is 0, it is TTL/10.
-	Guard time.Duration
+	Guard time.Duration `tune:"-"`
 	// Poll is how often a waiting caller asks if no message wakes it, and how the others know that it still waits:
 	// 1ms..10s. Far back in the queue it asks up to 16 times less often. If Poll is 0, it is TTL/20 within 20ms..500ms.
-	Poll time.Duration
+	Poll time.Duration `tune:"-"`
 	// MaxQueue is how many callers may wait for the same key, in all processes together. If MaxQueue is 0, it is
 	// 10000; if it is negative, no caller waits.
 	MaxQueue int
@@ -53,7 +53,7 @@ type Options struct {
 	Fallback cluster.Fallback
 	// Timeout bounds each call of Redis that a caller waits for, 1ms..1m. If Timeout is 0, it is 100 ms.
 	// Renewals, for which no caller waits, may take TTL/6 and at most 2s if that is longer.
-	Timeout time.Duration
+	Timeout time.Duration `tune:"-"`
 	// Breaker blocks calls to a Redis that does not answer. If Breaker is nil, it opens after 5 failures in a row, at
 	// first for at most TTL/24 and at most 250ms, later for up to eight times that. Renewals have a separate breaker
 	// with the same options.

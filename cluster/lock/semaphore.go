@@ -207,15 +207,29 @@ func (s *Semaphore) Options() Options {
 // cannot change; then nothing has changed.
 func (s *Semaphore) Tune(o Options) error {
 	old := s.live.Load()
+	o, err := s.Check(o)
+	if err != nil {
+		return err
+	}
+	s.live.Store(&o)
+	if o.Limit > old.Limit {
+		s.wakeAll()
+	}
+	return nil
+}
+
+// Check returns the options that Tune would put in force, with every default filled in, or the error of Tune. It changes nothing.
+func (s *Semaphore) Check(o Options) (Options, error) {
+	old := s.live.Load()
 	if old == nil {
-		return call.ErrZero
+		return o, call.ErrZero
 	}
 	o.fill()
 	if err := o.validate(); err != nil {
-		return err
+		return o, err
 	}
 	if o.Client == nil {
-		return errors.New("lock: Tune: Client must be set, got nil")
+		return o, errors.New("lock: Tune: Client must be set, got nil")
 	}
 	was, is := reflect.ValueOf(*old), reflect.ValueOf(o)
 	for i := range was.NumField() {
@@ -223,23 +237,19 @@ func (s *Semaphore) Tune(o Options) error {
 		case "Limit", "MaxQueue", "MaxWait", "Fallback":
 		case "Client":
 			if c := was.Field(i).Elem(); c.Comparable() && !c.Equal(is.Field(i).Elem()) {
-				return errors.New("lock: Tune: Client cannot change")
+				return o, errors.New("lock: Tune: Client cannot change")
 			}
 		case "Breaker":
 			if !reflect.DeepEqual(old.Breaker, o.Breaker) {
-				return errors.New("lock: Tune: Breaker cannot change")
+				return o, errors.New("lock: Tune: Breaker cannot change")
 			}
 		default:
 			if a, b := was.Field(i).Interface(), is.Field(i).Interface(); a != b {
-				return fmt.Errorf("lock: Tune: %s must stay %v, got %v", name, a, b)
+				return o, fmt.Errorf("lock: Tune: %s must stay %v, got %v", name, a, b)
 			}
 		}
 	}
-	s.live.Store(&o)
-	if o.Limit > old.Limit {
-		s.wakeAll()
-	}
-	return nil
+	return o, nil
 }
 
 // Stats returns a snapshot. It does not ask Redis.

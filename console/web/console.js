@@ -358,7 +358,7 @@
   };
   $("pause").addEventListener("click", pause);
   document.addEventListener("keydown", (e) => {
-    if (e.key === "p" && !e.ctrlKey && !e.metaKey && !e.altKey && e.target.tagName !== "SELECT") pause();
+    if (e.key === "p" && !e.ctrlKey && !e.metaKey && !e.altKey && !["SELECT", "TEXTAREA"].includes(e.target.tagName)) pause();
   });
   $("range").addEventListener("change", () => boxes.forEach((b) => {
     const drawn = spillwayCharts.drawn(b.box);

@@ -203,6 +203,22 @@ var alerts = []alert{
 		[]string{"job", "j"},
 	},
 	{
+		"SpillwayRulesStale", "warning",
+		`spillway_rules_age_seconds > 300`, "5m",
+		"A process has not seen valid rules for ten minutes.", "Its last good numbers hold. The log and Err of the Stats say why.",
+		[]series{{`spillway_rules_age_seconds{job="j",name="rules"}`, "0+60x20"}},
+		[]series{{`spillway_rules_age_seconds{job="j",name="rules"}`, "0+60x6 1x20"}}, "12m",
+		[]string{"job", "j", "name", "rules"},
+	},
+	{
+		"SpillwayRulesPinned", "warning",
+		`spillway_rules_pinned == 1`, "1d",
+		"Rules have been pinned to a version for a day.", "New documents wait. Call Unpin, unless it is still meant.",
+		[]series{{`spillway_rules_pinned{job="j",name="rules"}`, "1x1500"}},
+		[]series{{`spillway_rules_pinned{job="j",name="rules"}`, "1x600 0x899"}}, "1d1m",
+		[]string{"job", "j", "name", "rules"},
+	},
+	{
 		"SpillwayLeak", "warning",
 		`sum by (job, name) (increase({__name__=~"spillway_(http|grpc)_client_leaked_total"}[10m])) > 0`, "0m",
 		"A client does not close responses or streams.", "Close every response body, and read every stream to its end: each leak holds a place.",
