@@ -30,6 +30,7 @@ var floors = map[string]int{
 	"internal/grpctext":   0,
 	"internal/isnil":      0,
 	"internal/name":       0,
+	"internal/periodic":   0,
 	"internal/places":     0,
 	"internal/race":       0,
 	"internal/splitmix":   0,

@@ -189,7 +189,7 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	work := func(then func()) {
 		passWait := then
 		if waits {
-			passWait = func() { s.wait(stage, wait, then) }
+			passWait = func() { s.wait(stage, wait, func() { r.h.p.wake(then) }) }
 		}
 		if cpu == 0 {
 			passWait()
