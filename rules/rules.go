@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,7 +124,7 @@ func (s *Set) offer(document []byte, source string) error {
 	s.mu.Lock()
 	now, pinned := s.now, s.stats.Pinned
 	s.mu.Unlock()
-	if now.Hash == hashOf(document) && !pinned {
+	if bytes.Equal(now.Document, document) && !pinned {
 		return nil
 	}
 	note, steps, err := s.plan(document)
