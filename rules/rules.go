@@ -75,7 +75,7 @@ func (s *Set) Apply(document []byte) error {
 	if st := s.Stats(); st.Pinned {
 		return fmt.Errorf("rules: Apply: the Set is pinned to version %d: call Unpin first", st.Version)
 	}
-	return s.offer(document, "apply")
+	return s.offer(bytes.Clone(document), "apply")
 }
 
 // Pin applies the document of an earlier version and keeps it: later documents of the source are checked and held until
