@@ -114,7 +114,7 @@ type waiting struct {
 	wait time.Duration
 }
 
-func (*waiting) Queues() {}
+func (*waiting) Queues() bool { return true }
 
 func (w *waiting) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	select {

@@ -38,7 +38,7 @@ func New(policies ...Policy) *Gate {
 		if isnil.Is(p) {
 			panic(fmt.Sprintf("spillway: New: policy %d is nil", i))
 		}
-		if _, ok := p.(queuer); ok {
+		if q, ok := p.(queuer); ok && q.Queues() {
 			g.queues |= 1 << i
 		}
 	}

@@ -239,7 +239,7 @@ func TestNothingIsAllocatedWithoutWaiting(t *testing.T) {
 
 type queueingSlots struct{ *slots }
 
-func (queueingSlots) Queues() {}
+func (queueingSlots) Queues() bool { return true }
 
 // A ripe context has a deadline that has passed, but its timer is late.
 type ripe struct{ context.Context }

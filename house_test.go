@@ -30,6 +30,7 @@ var floors = map[string]int{
 	"internal/grpctext":   0,
 	"internal/isnil":      0,
 	"internal/name":       0,
+	"internal/periodic":   0,
 	"internal/places":     0,
 	"internal/race":       0,
 	"internal/splitmix":   0,
@@ -45,6 +46,7 @@ var floors = map[string]int{
 	".":                   2,
 	"internal/overload":   2,
 	"internal/rejections": 2,
+	"internal/waitlist":   2,
 	"internal/priority":   2,
 	"internal/report":     2, // it imports nothing; all pages of the upper floors are made of it
 	"policytest":          3,
@@ -75,6 +77,7 @@ var sideways = map[string][]string{
 	"internal/orca":       {"stats"},              // it reads metrics
 	"internal/overload":   {"."},                  // it refuses requests
 	"internal/rejections": {"."},                  // it builds refusals
+	"internal/waitlist":   {"."},                  // it orders requests
 	"internal/priority":   {"."},                  // it reads priorities
 	"cluster":             {"breaker", "limiter"}, // it is a client of Redis itself
 	"rules":               {"shadow"},             // it tries numbers in one
@@ -329,14 +332,14 @@ var mostNames = map[string]int{
 	"cluster/lock":        25, // Check
 	"console":             6,  // Control
 	"deadline":            9,
-	"limiter":             79, // Check, and a Rate as text
+	"limiter":             80, // Check, a Rate as text, Fair
 	"middleware/grpcgate": 29, // NewPriority and its options
 	"middleware/httpgate": 52, // NewPriority and its options, Retry
 	"policytest":          3,
 	"shadow":              9,  // Metrics
 	"rules":               29, // a Stage is 3
 	"rules/yaml":          1,
-	"shedder":             31, // Metrics, Check
+	"shedder":             32, // Metrics, Check, Queues
 	"sim":                 28,
 	"stats":               69, // the feed: what an exporter reads is 15 names, once for all policies; the log of all policies is 3
 	"topkeys":             7,

@@ -13,9 +13,9 @@ import (
 // A Policy decides whether one request may run, and learns from how it went. Most callers do not invoke a Policy
 // directly: they put it behind a [Gate]. Methods may be called concurrently.
 //
-// A Policy that may block in Admit, until there is room or ctx ends, has a further method, Queues(), which does
-// nothing. The method makes a [Gate] read the clock again after the Policy, so that the wait does not count as latency
-// for the policies behind it.
+// A Policy that may block in Admit, until there is room or ctx ends, has a further method, Queues() bool, which
+// returns true. [New] calls it once. The [Gate] then reads the clock again after the Policy, so that the wait does not
+// count as latency for the policies behind it.
 //
 // Package policytest checks the whole contract.
 type Policy interface {
@@ -31,7 +31,7 @@ type Policy interface {
 }
 
 // A queuer is a Policy that may block in Admit.
-type queuer interface{ Queues() }
+type queuer interface{ Queues() bool }
 
 // A Ticket is one word that a [Policy] keeps between Admit and Done, such as the generation of a breaker. Only the
 // Policy that issued it knows its meaning. The greatest value, with all bits set, is reserved for wrappers such as

@@ -15,7 +15,6 @@ import (
 	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/internal/race"
-	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/shadow"
 )
@@ -157,12 +156,27 @@ func TestRoutesAreBounded(t *testing.T) {
 	require.Equal(t, int64(3), p.Stats().Refused)
 }
 
+// turns is a queue that knows nothing of deadlines.
+type turns chan struct{}
+
+func (turns) Queues() bool { return true }
+
+func (q turns) Admit(ctx context.Context, _ spillway.Request) (spillway.Ticket, error) {
+	select {
+	case q <- struct{}{}:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (q turns) Done(spillway.Request, spillway.Ticket, spillway.Result) { <-q }
+
 // Waits in a queue behind the policy are part of the latency, so that the expected wait counts.
 func TestAQueueBehindCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPolicy(t, nil)
-		queue := spillway.Must(limiter.New(limiter.Queue{Limit: 1, MaxQueue: 100, MaxWait: time.Minute}))
-		gate := spillway.New(p, queue)
+		gate := spillway.New(p, turns(make(chan struct{}, 1)))
 		do := func(timeout time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()

@@ -79,6 +79,7 @@ func queuers() map[string]func() spillway.Policy {
 		"Queue FIFO":        func() spillway.Policy { return queue(FIFO) },
 		"Queue LIFO":        func() spillway.Policy { return queue(LIFO) },
 		"Queue Adaptive":    func() spillway.Policy { return queue(Adaptive) },
+		"Queue Fair":        func() spillway.Policy { return queue(Fair) },
 		"Registry Queue":    func() spillway.Policy { return registry(func() Member { return queue(FIFO) }, 0) },
 		"Registry Shaper":   func() spillway.Policy { return registry(func() Member { return shaper() }, 0) },
 		"Registry overflow": func() spillway.Policy { return registry(func() Member { return queue(FIFO) }, 1) },
@@ -126,7 +127,7 @@ func (c counted) InFlight() int64 { return c.inFlight() }
 // A queuer is a Policy whose Admit may block.
 type queuer interface {
 	spillway.Policy
-	Queues()
+	Queues() bool
 }
 
 type countedQueue struct {

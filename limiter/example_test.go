@@ -232,6 +232,25 @@ func ExampleQueue() {
 	// <nil>
 }
 
+// The connections to a database, shared by tenants: a tenant with many waiting requests does not delay the others.
+func ExampleQueue_fair() {
+	connections, err := limiter.New(limiter.Queue{Name: "db", Limit: 20, MaxQueue: 200, MaxWait: 300 * time.Millisecond, Order: limiter.Fair})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate := spillway.New(connections)
+	permit, err := gate.Enter(context.Background(), spillway.Request{Key: "tenant-7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer permit.Done(spillway.Failure)
+	fmt.Println(connections.PeekAt(time.Now()).Remaining)
+	permit.Done(spillway.Success)
+	// Output: 19
+}
+
 func ExampleKeyed() {
 	each := limiter.Bucket{Rate: limiter.Per(10, time.Second), Burst: 1}
 	tenants := spillway.Must(limiter.NewKeyed(each, &limiter.KeyedOptions{MaxKeys: 100_000}))

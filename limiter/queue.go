@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,17 +22,26 @@ const (
 	// LIFO serves the last to come first: in an overload some requests are served without delay, and the others are not
 	// served at all.
 	LIFO
-	// Adaptive is FIFO until the queue has not been empty for [Queue.Interval]. Then the queue counts as standing: it
-	// is LIFO, and new requests wait for [Queue.Target] at most. This is Facebook's adaptive LIFO with controlled
-	// delay, after CoDel: bursts are served in order, and standing queues do not delay all requests.
+	// Adaptive is FIFO until the queue stands: requests have waited for longer than [Queue.Interval], not counting as
+	// much time as none waited. A standing queue is LIFO, and new requests wait for [Queue.Target] at most. This is
+	// Facebook's adaptive LIFO with controlled delay, after CoDel: bursts are served in order, and standing queues do not
+	// delay all requests.
 	Adaptive
+	// Fair takes turns between keys ([spillway.Request.Key]), so a key with many waiting requests does not delay the
+	// others. Requests of one key stay in order, and each request without a key counts as a key of its own. When the queue
+	// is full, a key with few waiting requests takes the place of the newest request of a key with many. Fair is
+	// start-time fair queueing over 64 lines with shuffle sharding, as in the API Priority and Fairness of Kubernetes: two
+	// keys may share a line. While the queue stands, new requests wait for [Queue.Target] at most.
+	Fair
 	numOrders
 )
 
 // A Queue is the [Rule] that lets at most Limit requests run at once, and makes a bounded number of others wait for
-// their turn. The highest priority goes first, and equal priorities go by [Order]. When MaxQueue requests wait, a
-// request takes the place of one of lower priority, or is refused. A request of cost n takes n places when it runs.
-// Until n places are free, no other request of its priority overtakes it. With a [Concurrency], no request waits.
+// their turn. The highest priority goes first, except that one place in a thousand goes to the lowest, so that it does
+// not starve. Equal priorities go by [Order]. When MaxQueue requests wait, a request takes the place of one of lower
+// priority, or is refused. A request is refused at once if the pace of the queue says that its turn comes after MaxWait,
+// or after its [spillway.Request.Timeout] or the deadline of its context. A request of cost n takes n places when it
+// runs. Until n places are free, no other request of its priority overtakes it. With a [Concurrency], no request waits.
 //
 // The time that Admit takes does not count as latency for the policies behind it. Calls other than Admit have the
 // priority [spillway.Normal]. All fields but Name can change while the limit runs. Waiting requests keep their place
@@ -47,10 +57,11 @@ type Queue struct {
 	MaxWait time.Duration
 	// Order decides which request of the same priority is next. The zero Order is FIFO.
 	Order Order
-	// Target is the longest wait of a request that arrives while an Adaptive queue stands. If Target is 0, it is 5 ms.
+	// Target is the longest wait of a request that arrives while an Adaptive or Fair queue stands. If Target is 0, it is
+	// 5 ms.
 	Target time.Duration
-	// Interval is the time without an empty queue after which an Adaptive queue counts as standing. If Interval is 0,
-	// it is 100 ms.
+	// Interval is the time for which requests wait before an Adaptive or Fair queue stands. If Interval is 0, it is 100
+	// ms.
 	Interval time.Duration
 	// Name is the name of the limit in rejections and metrics, in printable ASCII. If Name is empty, it is "queue".
 	Name string
@@ -89,8 +100,9 @@ func (r Queue) build() (Limiter, error) {
 		return nil, err
 	}
 	q := &queue{clock: newClock(), reject: rejections.New(r.Name, rejections.Limit, false), rule: r, other: map[string]*spillway.Rejection{}}
-	q.list.setRule(0, r)
-	for _, reason := range []string{rejections.Full, rejections.Wait, rejections.Ousted} {
+	q.seats.list.Seed = rand.Uint64()
+	q.seats.setRule(0, r)
+	for _, reason := range []string{rejections.Full, rejections.Wait, rejections.Deadline, rejections.Ousted} {
 		rej := q.reject.Build(reason, 0)
 		q.other[reason] = &rej
 	}
@@ -108,25 +120,25 @@ type queue struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	rule   Queue
-	list   waitlist
+	seats  seats
 	counts queueCounts
 }
 
 // busy counts the calls that find no free place and do not wait.
 type queueCounts struct {
-	admitted, waited, busy, full, late, ousted, impossible, cancelled int64
+	admitted, waited, busy, full, late, tooLate, ousted, impossible, cancelled int64
 
 	waits, refusedAfter waited.Recorder
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (q *queue) Queues() {}
+// Queues returns true: Admit may block.
+func (q *queue) Queues() bool { return true }
 
 // Admit takes as many places as r costs, and waits for them if necessary. It returns a *[spillway.Rejection] at once if
-// the queue is full, or later if r has waited too long or another request takes its place in the queue. It returns
+// the queue is full or too slow for r, or later if r has waited too long or another request takes its place in the queue. It returns
 // ctx.Err() if ctx ends first.
 func (q *queue) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
-	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), r.Priority)
+	return 0, q.enter(ctx, q.clock.ns(r.Arrived), costOf(&r), &r)
 }
 
 // Done gives the places of r back, whatever its outcome, and the next callers get them.
@@ -134,19 +146,19 @@ func (q *queue) Done(r spillway.Request, _ spillway.Ticket, res spillway.Result)
 	q.release(q.clock.ns(r.Arrived)+int64(min(res.Latency, horizon)), costOf(&r))
 }
 
-func (q *queue) Allow() bool { return q.try(q.clock.now(), 1) == nil }
+func (q *queue) Allow() bool { return q.try(1) == nil }
 
-func (q *queue) AllowAt(now time.Time, n int) error { return q.try(q.clock.ns(now), n) }
+func (q *queue) AllowAt(_ time.Time, n int) error { return q.try(n) }
 
 // try takes n places if they are free and no request waits for them.
-func (q *queue) try(now int64, n int) error {
+func (q *queue) try(n int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case n < 0 || int64(n) > q.list.limit:
+	case n < 0 || int64(n) > q.seats.limit:
 		q.counts.impossible++
 		return q.costError(n)
-	case !q.list.tryNow(now, int64(n), spillway.Normal):
+	case !q.seats.tryNow(int64(n), spillway.Normal):
 		q.counts.busy++
 		return q.reject.Unknown()
 	}
@@ -156,14 +168,14 @@ func (q *queue) try(now int64, n int) error {
 
 // costError returns the error for a cost that can never pass. The caller holds the lock.
 func (q *queue) costError(n int) error {
-	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.list.limit), rejection: q.reject.Cost(int64(n))}
+	return &CostError{Limit: q.rule.Name, Cost: n, Max: int(q.seats.limit), rejection: q.reject.Cost(int64(n))}
 }
 
 func (q *queue) Wait(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := q.enter(ctx, q.clock.ns(readClock()), int64(n), spillway.Normal)
+	err := q.enter(ctx, q.clock.ns(readClock()), int64(n), &spillway.Request{})
 	if isMisuse(err) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -207,7 +219,7 @@ func (q *queue) TuneAt(now time.Time, rule Rule) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rule = next
-	q.list.setRule(q.clock.ns(now), next)
+	q.seats.setRule(q.clock.ns(now), next)
 	return nil
 }
 
@@ -227,9 +239,9 @@ func (q *queue) next(rule Rule) (Queue, error) {
 func (q *queue) PeekAt(time.Time) State {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	st := State{Limit: q.list.limit}
-	if q.list.waiting == 0 {
-		st.Remaining = max(q.list.limit-q.list.inFlight, 0)
+	st := State{Limit: q.seats.limit}
+	if q.seats.list.Len() == 0 {
+		st.Remaining = max(q.seats.limit-q.seats.inFlight, 0)
 	}
 	return st
 }
@@ -237,7 +249,7 @@ func (q *queue) PeekAt(time.Time) State {
 func (q *queue) Idle(time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.list.inFlight == 0 && q.list.waiting == 0
+	return q.seats.inFlight == 0 && q.seats.list.Len() == 0
 }
 
 func (q *queue) Quota(now time.Time, _ spillway.Request) spillway.Quota {
@@ -251,12 +263,13 @@ func (q *queue) Stats() Stats {
 	c := &q.counts
 	s := Stats{
 		Name: q.reject.Policy, Admitted: c.admitted, Impossible: c.impossible,
-		InFlight: q.list.inFlight, Waiting: int64(q.list.waiting), Cancelled: c.cancelled, Waited: c.waited,
+		InFlight: q.seats.inFlight, Waiting: int64(q.seats.list.Len()), Cancelled: c.cancelled, Waited: c.waited,
 		Waits: c.waits.Value(), RefusedAfter: c.refusedAfter.Value(),
 	}
 	s.refuse(rejections.Limit, c.busy)
 	s.refuse(rejections.Full, c.full)
 	s.refuse(rejections.Wait, c.late)
+	s.refuse(rejections.Deadline, c.tooLate)
 	s.refuse(rejections.Ousted, c.ousted)
 	return s
 }

@@ -37,8 +37,13 @@ func newLine(t *testing.T, q *queue) *line { return &line{t: t, q: q, errs: map[
 
 // join has somebody acquire, and returns when it waits or is through.
 func (l *line) join(ctx context.Context, who string, n int, p spillway.Priority) {
+	l.ask(ctx, who, spillway.Request{Cost: n, Priority: p})
+}
+
+func (l *line) ask(ctx context.Context, who string, r spillway.Request) {
+	r.Arrived = time.Now()
 	l.all.Go(func() {
-		_, err := l.q.Admit(ctx, spillway.Request{Cost: n, Priority: p, Arrived: time.Now()})
+		_, err := l.q.Admit(ctx, r)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.errs[who] = err; err == nil {
@@ -83,6 +88,53 @@ func TestQueueOrders(t *testing.T) {
 			require.Equal(t, Stats{Name: "queue", Admitted: 7, Waited: 6}, countsOf(q))
 		})
 	}
+}
+
+// A key with many requests delays a key with one by one turn. On a full queue it makes room for it.
+func TestQueueFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Queue{Limit: 1, MaxQueue: 4, Order: Fair})
+		l := newLine(t, q)
+		ask := func(key, who string, timeout time.Duration) {
+			l.ask(t.Context(), who, spillway.Request{Key: key, Timeout: timeout})
+		}
+		ask("heavy", "running", 0)
+		for _, who := range []string{"h1", "h2", "h3", "h4"} {
+			ask("heavy", who, 0)
+		}
+		ask("heavy", "h5", 0)
+		require.Equal(t, "queue full", l.reason("h5"))
+		ask("light", "l1", 0)
+		require.Equal(t, "ousted from queue", l.reason("h4"), "the newest of the key with the most")
+		for range 4 {
+			time.Sleep(20 * time.Millisecond)
+			q.Release(1)
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"running", "h1", "l1", "h2", "h3"}, l.in)
+
+		ask("light", "l2", 0)
+		ask("light", "late", 30*time.Millisecond)
+		require.Equal(t, "deadline too near", l.reason("late"), "20 ms each, and it is the second")
+		ask("other", "in time", 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		l.ask(ctx, "hurried", spillway.Request{Key: "hurried"})
+		require.Equal(t, "deadline too near", l.reason("hurried"), "the deadline of the context")
+		for range 3 {
+			q.Release(1)
+			synctest.Wait()
+		}
+		l.all.Wait()
+		require.Equal(t, []string{"l2", "in time"}, l.in[5:])
+		require.Equal(t, Stats{Name: "queue", Admitted: 7, Waited: 6, Refused: 4, ByReason: []spillway.Refusal{
+			{Policy: "queue", Reason: "queue full", Count: 1}, {Policy: "queue", Reason: "deadline too near", Count: 2},
+			{Policy: "queue", Reason: "ousted from queue", Count: 1},
+		}}, countsOf(q))
+		var rej *spillway.Rejection
+		require.ErrorAs(t, l.errs["late"], &rej)
+		require.True(t, rej.TooLate)
+	})
 }
 
 func TestQueueIsBounded(t *testing.T) {
@@ -284,7 +336,7 @@ func TestQueueOptions(t *testing.T) {
 	for want, o := range map[string]Queue{
 		"Limit must be at least 1, got 0":           {},
 		"MaxQueue must be at least 1, got 0":        {Limit: 1},
-		"Order must be one of the constants, got 3": {Limit: 1, MaxQueue: 1, Order: 3},
+		"Order must be one of the constants, got 4": {Limit: 1, MaxQueue: 1, Order: 4},
 		"MaxWait must be in 0..":                    {Limit: 1, MaxQueue: 1, MaxWait: -1},
 		"Target must be in 0..":                     {Limit: 1, MaxQueue: 1, Target: math.MaxInt64},
 		"Interval must be in 0..":                   {Limit: 1, MaxQueue: 1, Interval: -1},

@@ -96,8 +96,8 @@ func NewRegistry(o *RegistryOptions) (*Registry, error) {
 	return &Registry{clock: newClock(), name: name, build: opts.New, shared: shared, table: newTable[registered](opts.MaxKeys)}, nil
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (g *Registry) Queues() {}
+// Queues returns true: Admit may block.
+func (g *Registry) Queues() bool { return true }
 
 // Admit asks the policy of r.Key.
 func (g *Registry) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {

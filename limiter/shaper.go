@@ -107,8 +107,8 @@ type shaper struct {
 	waits     waited.Recorder
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (s *shaper) Queues() {}
+// Queues returns true: Admit may block.
+func (s *shaper) Queues() bool { return true }
 
 // Admit waits for the turn of r. It returns a *[spillway.Rejection] at once if r cannot pass before MaxWait is over or
 // before the deadline of ctx, or if MaxQueue requests wait. If ctx ends while r waits, it returns ctx.Err().

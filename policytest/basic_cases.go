@@ -32,7 +32,7 @@ var newPolicyCase = testCase{
 var noBlockingCase = testCase{
 	name: "no-blocking",
 	why: "a request that waits in Admit keeps what earlier policies gave it, and its wait is taken for latency by the policies" +
-		" behind. A policy that makes requests wait has a method Queues(), so that a Gate can tell.",
+		" behind. A policy that makes requests wait has a method Queues() bool, so that a Gate can tell.",
 	bubble: true,
 	run: func(c *check) {
 		b := bases()[0]

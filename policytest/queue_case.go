@@ -64,7 +64,7 @@ func (d *driver) firstWaiter() *waiter {
 		}
 		d.collect(w)
 	}
-	d.c.skipf("the policy has a method Queues() and none of %d requests at one instant had to wait, so this rule was not"+
+	d.c.skipf("the policy says that it Queues() and none of %d requests at one instant had to wait, so this rule was not"+
 		" checked: hand in one with a smaller limit, or raise Options.Burst", d.c.o.Burst)
 	return nil
 }

@@ -15,7 +15,7 @@ type queue struct {
 	waiting []chan struct{}
 }
 
-func (*queue) Queues() {}
+func (*queue) Queues() bool { return true }
 
 func (q *queue) Admit(ctx context.Context, _ spillway.Request) (spillway.Ticket, error) {
 	q.mu.Lock()

@@ -59,7 +59,7 @@ func runSuite(t tb, newPolicy func() spillway.Policy, o *Options) {
 type suite struct {
 	newPolicy func() spillway.Policy
 	o         Options
-	queues    bool // the policies have a method Queues()
+	queues    bool // the policies have a method Queues that returns true
 }
 
 func newSuite(newPolicy func() spillway.Policy, o *Options) (*suite, error) {
@@ -87,7 +87,9 @@ func newSuite(newPolicy func() spillway.Policy, o *Options) (*suite, error) {
 		s.o.Request = defaultRequest
 	}
 	p := newPolicy()
-	_, s.queues = p.(interface{ Queues() })
+	if q, ok := p.(interface{ Queues() bool }); ok {
+		s.queues = q.Queues()
+	}
 	closePolicy(p)
 	return s, nil
 }

@@ -43,141 +43,73 @@ func BenchmarkTwoClockReads(b *testing.B) {
 	})
 }
 
-func BenchmarkGateShedderAdmit(b *testing.B) {
-	gate := spillway.New(spillway.Must(shedder.New(nil)))
-	admit := func() {
-		permit, err := gate.Enter(context.Background(), spillway.Request{})
-		if err == nil {
-			permit.Done(spillway.Success)
-		}
-	}
+// measure runs one operation, serially and by all processors.
+func measure(b *testing.B, one func()) {
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			admit()
+			one()
 		}
 	})
 	b.Run("parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				admit()
+				one()
 			}
 		})
 	})
+}
+
+// through returns an operation that takes a request through a gate of the policies.
+func through(r spillway.Request, policies ...spillway.Policy) func() {
+	gate := spillway.New(policies...)
+	return func() {
+		permit, err := gate.Enter(context.Background(), r)
+		if err == nil {
+			permit.Done(spillway.Success)
+		}
+	}
+}
+
+// inForce returns an overloaded Shedder with plenty of room.
+func inForce(b *testing.B) *shedder.Shedder {
+	shed, err := shedder.New(&shedder.Options{CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000})
+	require.NoError(b, err)
+	return shed
+}
+
+func BenchmarkGateShedderAdmit(b *testing.B) {
+	measure(b, through(spillway.Request{}, spillway.Must(shedder.New(nil))))
 }
 
 // BenchmarkGateShedderPriority is a request with a key and a priority while a limit is in force. At the rate of a
 // benchmark, one level in many is counted; package level has a benchmark of its parts.
 func BenchmarkGateShedderPriority(b *testing.B) {
-	shed := spillway.Must(shedder.New(&shedder.Options{CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000}))
-	gate := spillway.New(shed)
-	r := spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical}
-	admit := func(r spillway.Request) {
-		permit, err := gate.Enter(context.Background(), r)
-		if err == nil {
-			permit.Done(spillway.Success)
-		}
-	}
-	admit(r) // the first tick
-	b.Run("serial", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			admit(r)
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				admit(r)
-			}
-		})
-	})
+	measure(b, through(spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical}, inForce(b)))
 }
 
 // BenchmarkGateDeadlineShedder is BenchmarkGateShedderPriority with a policy of package deadline in front, and requests with
 // a timeout.
 func BenchmarkGateDeadlineShedder(b *testing.B) {
-	shed := spillway.Must(shedder.New(&shedder.Options{CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000}))
-	late := spillway.Must(deadline.New(nil))
-	gate := spillway.New(late, shed)
 	r := spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical, Timeout: time.Second}
-	admit := func(r spillway.Request) {
-		permit, err := gate.Enter(context.Background(), r)
-		if err == nil {
-			permit.Done(spillway.Success)
-		}
+	one := through(r, spillway.Must(deadline.New(nil)), inForce(b))
+	for range 100 { // the latency of the route is known then
+		one()
 	}
-	for range 100 {
-		admit(r)
-	}
-	b.Run("serial", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			admit(r)
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				admit(r)
-			}
-		})
-	})
+	measure(b, one)
 }
 
 func BenchmarkGateShedderRefuse(b *testing.B) {
-	gate := spillway.New(full(b))
-	b.Run("serial", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, _ = gate.Enter(context.Background(), spillway.Request{})
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				_, _ = gate.Enter(context.Background(), spillway.Request{})
-			}
-		})
-	})
+	measure(b, through(spillway.Request{}, full(b)))
 }
 
 // BenchmarkGateShedderOverloaded is what an admitted request pays while the limit is in force and has room.
 func BenchmarkGateShedderOverloaded(b *testing.B) {
-	for _, parallel := range []bool{false, true} {
-		b.Run(map[bool]string{false: "serial", true: "parallel"}[parallel], func(b *testing.B) {
-			shed := spillway.Must(shedder.New(&shedder.Options{
-				CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 1000, MaxLimit: 1000,
-			}))
-			gate := spillway.New(shed)
-			admit := func() {
-				permit, err := gate.Enter(context.Background(), spillway.Request{})
-				if err == nil {
-					permit.Done(spillway.Success)
-				}
-			}
-			admit() // the first tick
-			b.ReportAllocs()
-			if parallel {
-				b.RunParallel(func(pb *testing.PB) {
-					for pb.Next() {
-						admit()
-					}
-				})
-			} else {
-				for b.Loop() {
-					admit()
-				}
-			}
-			s := shed.Stats()
-			require.InDelta(b, 1000, s.Limit, 0)
-			require.Zero(b, s.Refused)
-		})
-	}
+	shed := inForce(b)
+	measure(b, through(spillway.Request{}, shed))
+	require.InDelta(b, 1000, shed.Stats().Limit, 0)
+	require.Zero(b, shed.Stats().Refused)
 }
 
 // full returns an overloaded Shedder with no room left.

@@ -35,6 +35,11 @@
 // tenant that sends most of the requests does not hurt the others. All services refuse the same light keys, in an order
 // that changes every [Options.Rotation]. docs/priorities.md helps to choose priorities and keys.
 //
+// # Queue
+//
+// By default, no request waits. With [Options.MaxQueue], requests that find no room wait for a short time, which helps in
+// bursts. The highest priority goes first, and keys of one priority take turns. docs/queues.md says when to use it.
+//
 // # Learning
 //
 // Rates are learnt at any time, from answers and failures. The typical latency is learnt from successes, and only while

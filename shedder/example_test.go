@@ -80,6 +80,26 @@ func ExampleShedder_tenants() {
 }
 
 // Thresholds can be changed while requests go on.
+// In bursts, up to 500 requests wait for up to 200 ms. A request whose turn would come too late is refused at once.
+func ExampleOptions_queue() {
+	shed, err := shedder.New(&shedder.Options{MaxQueue: 500, MaxWait: 200 * time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate := spillway.New(shed)
+	permit, err := gate.Enter(context.Background(), spillway.Request{Key: "tenant-7", Timeout: time.Second})
+	if err != nil {
+		fmt.Println(err) // such as "queue full" or "deadline too near"
+		return
+	}
+	defer permit.Done(spillway.Failure)
+	s := shed.Stats()
+	fmt.Printf("serving %d, waiting %d\n", s.InFlight, s.Waiting)
+	permit.Done(spillway.Success)
+	// Output: serving 1, waiting 0
+}
+
 func ExampleShedder_Tune() {
 	shed := spillway.Must(shedder.New(nil))
 	o := shed.Options()

@@ -41,6 +41,12 @@ var statsRows = []feed.Row{
 	feed.Count("Leaked", "spillway.shedder.leaked", "{request}", "Requests admitted because of MaxShed."),
 	feed.Count("Probes", "spillway.shedder.probes", "{request}", "Requests admitted beyond the limit because none had ended."),
 
+	feed.Gauge("Waiting", "spillway.shedder.waiting", "{request}", "Requests that wait for room."),
+	feed.Count("Waited", "spillway.shedder.waited", "{request}", "Admitted requests that had to wait."),
+	feed.Count("Cancelled", "spillway.shedder.cancelled", "{request}", "Requests that gave up when they had to wait."),
+	feed.Histogram("Waits", "spillway.shedder.wait", wait, stats.Label{Name: "result", Value: "admitted"}),
+	feed.Histogram("RefusedAfter", "spillway.shedder.wait", wait, stats.Label{Name: "result", Value: "refused"}),
+
 	feed.Count("Admitted", "spillway.shedder.requests", "{request}", requests, stats.Label{Name: "result", Value: "admitted"}),
 	feed.Count("Refused", "spillway.shedder.requests", "{request}", requests, stats.Label{Name: "result", Value: "refused"}),
 	feed.ByReason("ByReason", "spillway.shedder.refusals", "Requests refused, by reason."),
@@ -53,6 +59,7 @@ var statsRows = []feed.Row{
 }
 
 const (
+	wait       = "Time that requests waited, of those that had to."
 	sensorUp   = "1 if the sensor can be read."
 	requests   = "Requests by what the shedder decided. Requests that a later policy refused do not count."
 	admitted   = "Requests admitted, by priority: below Normal, Normal, above Normal."

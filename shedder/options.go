@@ -67,6 +67,11 @@ type Options struct {
 	// weight 2 is admitted up to twice the rate of others before it is refused for their sake. Weights are from 0.001 to
 	// 1000. If Weights is nil, all keys have equal shares.
 	Weights map[string]float64
+	// MaxQueue is how many requests may wait for room, instead of being refused at once. It suits patient callers and short
+	// bursts; docs/queues.md says when waiting helps. If MaxQueue is 0, no request waits. It cannot be tuned to or from 0.
+	MaxQueue int
+	// MaxWait is how long a request may wait, from 1 ms to an hour. If MaxWait is 0, it is 250 ms.
+	MaxWait time.Duration
 	// Disabled is the kill switch: a disabled Shedder admits everything and goes on measuring.
 	Disabled bool
 
@@ -97,6 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Window = cmp.Or(o.Window, 5*time.Second)
 	o.MaxLimit = cmp.Or(o.MaxLimit, math.MaxInt)
 	o.Rotation = cmp.Or(o.Rotation, time.Hour)
+	o.MaxWait = cmp.Or(o.MaxWait, 250*time.Millisecond)
 	o.Signals = slices.Clone(o.Signals)
 	o.Weights = maps.Clone(o.Weights)
 	var err error
@@ -124,6 +130,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("shedder: Rotation must be at least 1s, or Off, got %v", o.Rotation)
 	case !(o.MaxShed >= 0 && o.MaxShed <= 1):
 		return fmt.Errorf("shedder: MaxShed must be in (0, 1], or 0 for no bound, got %v", o.MaxShed)
+	case o.MaxQueue < 0:
+		return fmt.Errorf("shedder: MaxQueue must not be negative, got %d", o.MaxQueue)
+	case o.MaxWait < time.Millisecond || o.MaxWait > time.Hour:
+		return fmt.Errorf("shedder: MaxWait must be 1ms to 1h, got %v", o.MaxWait)
 	}
 	for key, w := range o.Weights {
 		if !(w >= leastWeight && w <= mostWeight) {

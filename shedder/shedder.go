@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/inflight"
+	"github.com/spillway-go/spillway/internal/rejections"
 	"github.com/spillway-go/spillway/internal/splitmix"
 	"github.com/spillway-go/spillway/shedder/internal/law"
 	"github.com/spillway-go/spillway/shedder/internal/level"
@@ -25,6 +26,7 @@ const (
 	reasonLimit = "limit reached"   // the requests in flight have reached the number that the service can answer in time
 	reasonDrop  = "cpu queue"       // requests wait for a processor before the Shedder sees them, so a share is refused
 	reasonShare = "over fair share" // the key sends more than its fair share, and other keys need theirs
+	// The others are of requests that wait: rejections.Full, Wait, Deadline and Ousted.
 )
 
 // A Shedder is a [spillway.Policy] that refuses requests that an overloaded service cannot handle. It is made by [New],
@@ -35,10 +37,9 @@ type Shedder struct {
 	levels   level.State
 	yields   atomic.Bool
 	quick    atomic.Int64 // ns: an answer that took less did not wait in a queue
-	full     atomic.Pointer[spillway.Rejection]
-	dropped  atomic.Pointer[spillway.Rejection]
-	over     atomic.Pointer[spillway.Rejection]
+	refusals [numReasons]atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
+	queue    *queue // nil if no request may wait
 	answers  answers
 	refused  [numClasses][numReasons]stats.Counter
 	leak     leak
@@ -68,10 +69,17 @@ const (
 	byLimit = iota
 	byDrop
 	byShare
+	byFull
+	byWait
+	byDeadline
+	byOusted
 	numReasons
 )
 
-var refusalReasons = [numReasons]string{byLimit: reasonLimit, byDrop: reasonDrop, byShare: reasonShare}
+var refusalReasons = [numReasons]string{
+	byLimit: reasonLimit, byDrop: reasonDrop, byShare: reasonShare,
+	byFull: rejections.Full, byWait: rejections.Wait, byDeadline: rejections.Deadline, byOusted: rejections.Ousted,
+}
 
 // New returns a Shedder with the given options; nil means the defaults. It returns an error that names the invalid
 // field.
@@ -106,7 +114,7 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 			return nil, fmt.Errorf("shedder: %w", err)
 		}
 	}
-	s := &Shedder{inside: inflight.New(), law: law.New(p)}
+	s := &Shedder{inside: inflight.New(), law: law.New(p), queue: newQueue(&opts)}
 	s.nextTick.Store(math.MinInt64)
 	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), FairShare: math.Inf(1)})
 	s.install(opts)
@@ -119,25 +127,40 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 // key gets its fair share; keys that send little take turns by [Options.Rotation]. A priority uses all that the higher
 // ones leave, and a key all that other keys leave. A refusal to a key that sends more than its share while others send
 // less has the reason "over fair share" and sets [spillway.Rejection.OverQuota].
+//
+// With [Options.MaxQueue], Admit may block: requests that find no room wait for it, as long as their turn is expected to
+// come in time. It returns ctx.Err() if ctx ends meanwhile.
+//
 // While goroutines wait for a processor, Admit yields the processor once after it has admitted r, so that refusals do
 // not wait for the work of admitted requests.
-func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
+func (s *Shedder) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
 	now, due := s.clock(r.Arrived)
 	if due {
 		now = s.refresh(r.Arrived)
+		s.serve(now, 0)
 	}
 	class := classOf(r.Priority)
 	a := s.levels.Ask(int(r.Priority), r.Key, now)
 	if a.Dropped && !s.leak.passes(now) {
 		return 0, s.refuse(class, byDrop, a.Over)
 	}
-	at, ok := s.inside.Enter(a.Limit)
-	if !ok {
-		if !s.leak.passes(now) {
-			return 0, s.refuse(class, byLimit, a.Over)
-		}
-		at, _ = s.inside.Enter(inflight.NoLimit)
+	waits := s.queue != nil
+	if waits && !a.Fits && s.queue.blocks(r.Priority) {
+		return s.wait(ctx, &r, now, a)
 	}
+	at, ok := s.inside.Enter(a.Limit)
+	switch {
+	case !ok && waits:
+		return s.wait(ctx, &r, now, a)
+	case !ok:
+		return s.turnAway(class, byLimit, now, a.Over)
+	}
+	s.entered(class)
+	return spillway.Ticket(at), nil
+}
+
+// entered counts an admitted request.
+func (s *Shedder) entered(class int) {
 	if class != normal {
 		s.admitted[class].Add(1)
 	}
@@ -145,27 +168,33 @@ func (s *Shedder) Admit(_ context.Context, r spillway.Request) (spillway.Ticket,
 		// Without the yield, refusals would wait behind admitted work, in a queue that no limit sees.
 		runtime.Gosched()
 	}
-	return spillway.Ticket(at), nil
 }
 
 // refuse counts a refusal and returns it. A key that is over its share is refused for that.
 func (s *Shedder) refuse(class, why int, over bool) *spillway.Rejection {
-	if over {
+	if over && why != byDeadline {
 		why = byShare
 	}
 	s.refused[class][why].Add(1)
-	switch why {
-	case byShare:
-		return s.over.Load()
-	case byDrop:
-		return s.dropped.Load()
-	}
-	return s.full.Load()
+	return s.refusals[why].Load()
 }
 
 // Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	at := int(t)
+	at, end := int(t%inflight.Cells), res.Latency
+	res.Latency = max(end-time.Duration(t>>inflight.CellBits), 0) // the wait is no latency
+	s.end(&r, at, &res)
+	if s.queue != nil && s.queue.waiting.Load() > 0 {
+		now, _ := s.clock(r.Arrived.Add(end))
+		var ran int64
+		if res.Outcome != spillway.Refused {
+			ran = 1
+		}
+		s.serve(now, ran)
+	}
+}
+
+func (s *Shedder) end(r *spillway.Request, at int, res *spillway.Result) {
 	if res.Outcome == spillway.Refused { // it never ran
 		if class := classOf(r.Priority); class != normal {
 			s.admitted[class].Add(-1)

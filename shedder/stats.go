@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-go/spillway/internal/enum"
 	"github.com/spillway-go/spillway/internal/name"
 	"github.com/spillway-go/spillway/shedder/internal/law"
+	"github.com/spillway-go/spillway/stats"
 )
 
 // Stats is a snapshot of the state of a [Shedder]. The counts and InFlight are current. The other fields are from the
@@ -61,6 +62,13 @@ type Stats struct {
 	Leaked int64   // requests that have passed so since New
 	Probes int64   // how often one more request was admitted beyond the limit because no request had ended
 
+	Waiting   int64 // requests that wait for room now, with Options.MaxQueue
+	Waited    int64 // admitted requests that had to wait, since New
+	Cancelled int64 // requests whose ctx ended when they had to wait, since New
+
+	Waits        stats.Distribution // time in seconds that requests waited and were admitted
+	RefusedAfter stats.Distribution // time in seconds that requests waited and were refused
+
 	Admitted int64 // requests admitted since New, except those that a later policy refused
 	Refused  int64 // requests refused since New: the sum of ByReason, and of the counts by priority
 	ByReason []spillway.Refusal
@@ -72,8 +80,11 @@ type Stats struct {
 // Stats returns a snapshot. It may be called at any time and is cheap.
 func (s *Shedder) Stats() Stats {
 	v := *s.view.Load()
-	v.Name, v.Leaked = s.full.Load().Policy, s.leak.leaked.Value()
+	v.Name, v.Leaked = s.refusals[byLimit].Load().Policy, s.leak.leaked.Value()
 	v.InFlight, v.Admitted = s.inside.Totals()
+	if s.queue != nil {
+		s.queue.stats(&v)
+	}
 	var counts [numClasses][numReasons]int64
 	for class := range counts {
 		for why := range counts[class] {
@@ -215,6 +226,9 @@ func (s *Shedder) next(o Options) (Options, error) {
 	}
 	if opts.Name, err = name.Keep("shedder", s.opts.Name, o.Name); err != nil {
 		return opts, err //nolint:wrapcheck // it names the field
+	}
+	if err := s.keepsQueue(&opts); err != nil {
+		return opts, err
 	}
 	switch {
 	case replaces(o.CPU, s.opts.CPU):

@@ -18,6 +18,7 @@ type progress struct {
 	entered    int64
 	gone       int64
 	refused    int64
+	turned     int64
 	pause      time.Duration
 	since      time.Time // of the present state
 }
@@ -45,6 +46,9 @@ func (s *Shedder) takeTick(t time.Time) {
 		base := t
 		s.base.Store(&base)
 		s.seen.at, s.seen.since = t, t
+		if s.queue != nil {
+			s.queue.seed(uint64(t.UnixNano()))
+		}
 		now = 0
 	}
 	s.nextTick.Store(now + int64(tick))
@@ -74,7 +78,10 @@ func (s *Shedder) step(now time.Time) {
 		sched.Err = ErrImplausible
 	}
 
+	turnedAway := r.Refused
+	r.Refused += s.countTurned() // to the law, requests that wait are refused: they found no room
 	v := s.law.Step(&r)
+	r.Refused = turnedAway
 	if s.opts.Disabled {
 		v = law.Verdict{Limit: math.Inf(1)}
 	}
@@ -152,6 +159,17 @@ func (s *Shedder) countRefused() int64 {
 	return sum
 }
 
+// countTurned returns the requests that have begun to wait since the last tick.
+func (s *Shedder) countTurned() float64 {
+	if s.queue == nil {
+		return 0
+	}
+	turned := s.queue.turned.Value()
+	n := turned - s.seen.turned
+	s.seen.turned = turned
+	return float64(n)
+}
+
 func (s *Shedder) refusedOf(class int) (sum int64) {
 	for why := range s.refused[class] {
 		sum += s.refused[class][why].Value()
@@ -163,8 +181,13 @@ func (s *Shedder) refusedOf(class int) (sum int64) {
 func (s *Shedder) install(opts Options) {
 	s.opts = opts
 	s.law.Tune(opts.lawOptions())
-	s.full.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonLimit, RetryAfter: opts.CoolDown})
-	s.dropped.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonDrop, RetryAfter: opts.CoolDown})
-	s.over.Store(&spillway.Rejection{Policy: opts.Name, Reason: reasonShare, RetryAfter: opts.CoolDown, OverQuota: true})
+	for why, reason := range refusalReasons {
+		s.refusals[why].Store(&spillway.Rejection{
+			Policy: opts.Name, Reason: reason, RetryAfter: opts.CoolDown, OverQuota: why == byShare, TooLate: why == byDeadline,
+		})
+	}
 	s.levels.Weigh(opts.Weights)
+	if s.queue != nil {
+		s.queue.tune(&opts)
+	}
 }

@@ -27,6 +27,7 @@ type request struct {
 	sent     time.Duration
 	answered bool
 	heard    func(now time.Time, refused bool) // by Client.Before, or nil
+	leave    context.CancelFunc                // ends its wait in a gate; nil if no policy queues
 }
 
 // describe returns the Request that the gate sees, now.
@@ -86,13 +87,30 @@ func (r *request) answer() bool {
 		return false
 	}
 	r.answered = true
+	if r.leave != nil {
+		r.leave()
+	}
 	r.h.owed--
 	return true
 }
 
 func (r *request) enter() {
-	s, c, h, entered := r.s, r.c, r.h, r.s.now
-	permit, err := h.gate.Enter(context.Background(), r.describe())
+	entered, ask, ctx := r.s.now, r.describe(), context.Background()
+	if r.s.settle == nil {
+		permit, err := r.h.gate.Enter(ctx, ask)
+		r.entered(entered, &permit, err)
+		return
+	}
+	ctx, r.leave = context.WithCancel(ctx)
+	r.s.apart(func() (do func()) {
+		permit, err := r.h.gate.Enter(ctx, ask)
+		return func() { r.entered(entered, &permit, err) }
+	})
+}
+
+// entered goes on with the answer of the gate.
+func (r *request) entered(entered time.Duration, permit *spillway.Permit, err error) {
+	s, c, h := r.s, r.c, r.h
 	if err != nil {
 		h.refused++
 		h.p.add(s.s.Machine.Refuse, c.class.Slice, func() {
@@ -171,7 +189,7 @@ func (s *simulation) stage(r *request, i int, cold bool, done func(spillway.Outc
 	work := func(then func()) {
 		passWait := then
 		if waits {
-			passWait = func() { s.wait(stage, wait, then) }
+			passWait = func() { s.wait(stage, wait, func() { r.h.p.wake(then) }) }
 		}
 		if cpu == 0 {
 			passWait()

@@ -127,6 +127,15 @@ func (p *processors) roll() {
 // stop keeps all cores from starting anything for d, as a pause of the garbage collector does.
 func (p *processors) stop(d time.Duration) { p.stopped = max(p.stopped, p.e.now+d) }
 
+// wake runs then when the process runs: a wait that ends while it is stopped is noticed afterwards.
+func (p *processors) wake(then func()) {
+	if p.e.now >= p.stopped {
+		then()
+		return
+	}
+	p.e.at(p.stopped, func() { p.wake(then) })
+}
+
 // capacity is how many CPUs there are to use.
 func (p *processors) capacity() float64 {
 	c := float64(p.cores)

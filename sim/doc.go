@@ -20,6 +20,9 @@
 // cores away. The host's sensors are real ones of package stats, fed with the counters of the model. Several hosts
 // stand behind a balancer.
 //
+// A gate whose policies queue blocks a goroutine per waiting request, in a bubble of testing/synctest: see
+// [Scenario.Settle].
+//
 // Requests come at random at given rates, or exactly as a recorded trace says: see [Replay].
 //
 // What it leaves out: the network, several hops through the scheduler for one request, and caches. docs/simulating.md

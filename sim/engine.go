@@ -15,6 +15,7 @@ type engine struct {
 	// lasts are events that are scheduled in the order of their time, such as deadlines, which are all equally far
 	// away. In a queue they cost little, while the heap would carry each of them until its time.
 	lasts eventQueue
+	blocked
 }
 
 type event struct {
@@ -47,6 +48,15 @@ func (e *engine) time() time.Time { return time.Unix(epoch, 0).Add(e.now + e.ske
 func (e *engine) run(until time.Duration) {
 	for {
 		next, queued := e.next()
+		if e.outside > 0 {
+			at := until
+			if next != nil {
+				at = min(at, next.at)
+			}
+			if !e.pass(at) {
+				continue
+			}
+		}
 		if next == nil || next.at > until {
 			break
 		}

@@ -23,7 +23,7 @@ type simulation struct {
 }
 
 // Run plays s from seed. newGate is called once per host, and returns the gate that its requests enter; a nil gate admits
-// all. A gate whose policies queue cannot be simulated: it would block. The Result is the same for the same arguments.
+// all. Gates whose policies queue need [Scenario.Settle]. The Result is the same for the same arguments.
 func Run(s Scenario, seed uint64, newGate func(*Host) (*spillway.Gate, error)) (*Result, error) {
 	sim, err := newSimulation(s, seed, newGate)
 	if err != nil {
@@ -64,6 +64,7 @@ func newSimulation(s Scenario, seed uint64, newGate func(*Host) (*spillway.Gate,
 	for _, ev := range s.Events {
 		sim.plan(ev, ev.At)
 	}
+	sim.settle, sim.woken = s.Settle, make(chan struct{}, 1)
 	sim.out.init(sim)
 	return sim, nil
 }

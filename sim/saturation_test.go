@@ -261,3 +261,21 @@ func TestAColdStartJustAboveTheCapacity(t *testing.T) {
 		t.Logf("goodput at %v times the capacity: %.2f", load, sum/seeds)
 	}
 }
+
+// A process that is stopped for a fifth of the time keeps most of the work that the rest of the time allows. A stop is
+// no proof that the service has become slow, and no time that the CPU has to spare.
+func TestAProcessThatIsStoppedKeepsItsWork(t *testing.T) {
+	figures(t)
+	for _, c := range []struct {
+		base        string
+		load, least float64
+	}{{"step", 1.2, 0.65}, {"step", 2, 0.72}, {"step", 10, 0.72}, {"pool", 1.2, 0.57}, {"pool", 2, 0.6}, {"pool", 10, 0.6}} {
+		for seed := range uint64(2) {
+			s := sim.Named(c.base, c.load)
+			s.Events = append(s.Events, sim.Event{At: 100 * time.Millisecond, Every: 1010 * time.Millisecond, Pause: 200 * time.Millisecond})
+			r := play(t, s, seed+1, behindShedder)
+			require.GreaterOrEqual(t, r.Goodput, c.least, "%s at %v", c.base, c.load)
+			require.LessOrEqual(t, r.WronglyRefused, 0.005, "%s at %v", c.base, c.load)
+		}
+	}
+}

@@ -24,6 +24,9 @@ type Scenario struct {
 	// Capacity is how many requests per second the service can answer at most. If Capacity is 0, it follows from the CPU
 	// that the classes need on average and the pools that they use.
 	Capacity float64
+	// Settle is [testing/synctest.Wait] if the gates have policies that queue. Run is then called in a bubble, whose clock
+	// passes as the simulated one does while requests wait. If Settle is nil, no policy may block.
+	Settle func()
 }
 
 // A Machine describes a host.

@@ -135,7 +135,7 @@ func (p *probe) check() {
 type queueing struct{ *probe }
 
 // Queues marks it.
-func (queueing) Queues() {}
+func (queueing) Queues() bool { return true }
 
 // faulty is a user's policy that refuses a few requests without a reason, and panics now and then. It decides by their
 // arrival times, so that a run is the same whichever goroutine asks first.

@@ -91,7 +91,7 @@ func (m *member) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket
 }
 
 // Queues marks that Admit may block.
-func (m *member) Queues() {}
+func (m *member) Queues() bool { return true }
 
 func (m *member) count(n int) {
 	m.lane.mu.Lock()

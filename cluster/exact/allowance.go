@@ -180,8 +180,8 @@ func (a *Allowance) batch(key string) *batch {
 	return nil
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (a *Allowance) Queues() {}
+// Queues returns true: Admit may block.
+func (a *Allowance) Queues() bool { return true }
 
 // Quota returns the remaining tokens of the key of r at now, as [Limit.Quota] does, with the tokens that this process holds.
 func (a *Allowance) Quota(now time.Time, r spillway.Request) spillway.Quota {

@@ -63,8 +63,8 @@ func (l *Limit) Done(r spillway.Request, t spillway.Ticket, res spillway.Result)
 	}
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (l *Limit) Queues() {}
+// Queues returns true: Admit may block.
+func (l *Limit) Queues() bool { return true }
 
 // A Ticket holds the Source that admitted a request, and its stamp: µs since 1970 take 51 bits.
 const ticketShift = 3

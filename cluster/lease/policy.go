@@ -160,8 +160,8 @@ func (q *Limit) namesOf(k *keyState, key string) []string {
 	return q.names.of(key)
 }
 
-// Queues does nothing: it marks that Admit may block.
-func (q *Limit) Queues() {}
+// Queues returns true: Admit may block.
+func (q *Limit) Queues() bool { return true }
 
 // Take takes n tokens of a key, or none. Neither a shortage of tokens nor a Redis outage is an error; see
 // Result.Source. The error is a *[limiter.CostError] if n is negative or can never pass, or ctx.Err(). It blocks as

@@ -47,7 +47,7 @@ func (s *Semaphore) Done(_ spillway.Request, t spillway.Ticket, _ spillway.Resul
 	s.giveBack(p.handBack())
 }
 
-// Queues does nothing: it tells a [spillway.Gate] that Admit may block, for a round trip, which is not latency of the service.
-func (s *Semaphore) Queues() {}
+// Queues returns true: Admit may block for a round trip, which is not latency of the service.
+func (s *Semaphore) Queues() bool { return true }
 
 var _ spillway.Policy = (*Semaphore)(nil)

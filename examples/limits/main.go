@@ -96,7 +96,7 @@ func rows() []row {
 // play returns the times at which a limit admits the arrivals. Only a Shaper makes them wait.
 func play(l limiter.Limiter) (passed []time.Duration) {
 	start, patience := time.Now(), time.Duration(0)
-	if _, ok := l.(interface{ Queues() }); ok {
+	if q, ok := l.(interface{ Queues() bool }); ok && q.Queues() {
 		patience = length
 	}
 	for _, at := range arrivals() {

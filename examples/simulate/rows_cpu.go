@@ -65,6 +65,14 @@ func troubleRows() []suiteRow {
 	more.Name, more.Machine.Cores = "cores-added", 4
 	more.Phases = three(0.2, 2)
 	more.Events = []sim.Event{{At: 0, Cores: 1}, {At: 20 * sec, Cores: 4}}
+	stops := func(name, base string) func(float64) sim.Scenario {
+		return func(load float64) sim.Scenario {
+			scenario := lasting(sim.Named(base, load), 15*sec, 20*sec, 10*sec)
+			scenario.Client.Useful = 500 * ms // a stop alone takes nearly half of it
+			scenario.Name, scenario.Events = name, []sim.Event{{At: 100 * ms, Every: 1010 * ms, Pause: 200 * ms}}
+			return scenario
+		}
+	}
 	third := func(scenario sim.Scenario) sim.Scenario { return lasting(scenario, 15*sec, 20*sec, 15*sec) }
 	return join(
 		one(0.8, third(sim.Named("neighbour", 0))),
@@ -73,6 +81,8 @@ func troubleRows() []suiteRow {
 		one(2, more),
 		one(0.6, lasting(sim.Named("pauses", 0), 40*sec)),
 		one(0.7, pauses),
+		at(stops("stops-cpu", "step"), 0.7, 1.2, 2, 10),
+		at(stops("stops-pool", "pool"), 0.7, 1.2, 2, 10),
 		one(0.95, lasting(sim.Named("cold-start", 0), 40*sec)),
 		remedied(perHost, join(
 			one(0.7, third(sim.Named("slow-host", 0))),

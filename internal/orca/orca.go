@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/periodic"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -39,17 +38,10 @@ const (
 type Report struct {
 	Text, JSON []string // values of Header
 	Binary     string   // an xds.data.orca.v3.OrcaLoadReport
-	at         time.Time
 }
 
 // A Reporter renders the load of a source once per interval. Its methods may be called concurrently.
-type Reporter struct {
-	source func() iter.Seq[stats.Metric]
-	last   atomic.Pointer[Report]
-
-	mu   sync.Mutex // held by the caller that renders
-	load load       // guarded by mu
-}
+type Reporter struct{ last *periodic.Value[*Report] }
 
 // New returns a Reporter of a gate and its policies, or nil if the mode is Off. The error says that there is no such mode.
 func New(mode Mode, source func() iter.Seq[stats.Metric]) (*Reporter, error) {
@@ -59,27 +51,12 @@ func New(mode Mode, source func() iter.Seq[stats.Metric]) (*Reporter, error) {
 	case mode == Off:
 		return nil, nil //nolint:nilnil // nil reports nothing
 	}
-	return &Reporter{source: source}, nil
+	var l load
+	return &Reporter{periodic.New(interval, func(now time.Time) *Report { return l.next(source(), now) })}, nil
 }
 
-// Report returns the present report. It takes a snapshot of the source if the last one is too old and no other caller
-// does so at the moment.
-func (r *Reporter) Report(now time.Time) *Report {
-	last := r.last.Load()
-	if last != nil && (now.Sub(last.at) < interval || !r.mu.TryLock()) {
-		return last
-	}
-	if last == nil {
-		r.mu.Lock()
-	}
-	defer r.mu.Unlock()
-	if last = r.last.Load(); last != nil && now.Sub(last.at) < interval {
-		return last
-	}
-	next := r.load.next(r.source(), now)
-	r.last.Store(next)
-	return next
-}
+// Report returns the present report.
+func (r *Reporter) Report(now time.Time) *Report { return r.last.At(now) }
 
 // load is the state that the next report is compared with.
 type load struct {
@@ -127,11 +104,11 @@ func (l *load) next(metrics iter.Seq[stats.Metric], now time.Time) *Report {
 	}
 	demand = max(demand, l.used)
 	l.at, l.requests, l.errors = now, requests, errors
-	return render(now, demand, cpu, l.rps, l.eps)
+	return render(demand, cpu, l.rps, l.eps)
 }
 
 // render returns a report of four figures.
-func render(at time.Time, demand, cpu, rps, eps float64) *Report {
+func render(demand, cpu, rps, eps float64) *Report {
 	var binaryForm []byte
 	for _, f := range []struct {
 		number byte
@@ -145,6 +122,6 @@ func render(at time.Time, demand, cpu, rps, eps float64) *Report {
 		`JSON {"application_utilization":%.4g,"cpu_utilization":%.4g,"rps_fractional":%.6g,"eps":%.6g}`
 	return &Report{
 		Text: []string{fmt.Sprintf(text, demand, cpu, rps, eps)}, JSON: []string{fmt.Sprintf(json, demand, cpu, rps, eps)},
-		Binary: string(binaryForm), at: at,
+		Binary: string(binaryForm),
 	}
 }

@@ -3,10 +3,9 @@ package overload
 import (
 	"iter"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/periodic"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -21,19 +20,16 @@ const (
 type Report struct {
 	Value   []string            // of the field
 	Trailer map[string][]string // the same for gRPC
-	at      time.Time
-	recent  bool // clients may hold something back
+	recent  bool                // clients may hold something back
 }
 
 // A Reporter renders the field for a server's clients, once per interval. It is made by [NewReporter]. Its methods may be
 // called concurrently.
 type Reporter struct {
-	source func() iter.Seq[stats.Metric]
-	last   atomic.Pointer[Report]
-
-	mu      sync.Mutex // held by the caller that renders
-	advice  Advice     // guarded by mu
-	overrun time.Time  // guarded by mu: when clients last had to hold something back
+	source  func() iter.Seq[stats.Metric]
+	last    *periodic.Value[*Report]
+	advice  Advice
+	overrun time.Time // when clients last had to hold something back
 }
 
 // NewReporter returns a Reporter of the gate and the policies whose metrics source yields.
@@ -43,27 +39,13 @@ func NewReporter(source func() iter.Seq[stats.Metric]) *Reporter {
 	for i := range src {
 		src[i] = letters[rand.IntN(len(letters))]
 	}
-	return &Reporter{source: source, advice: Advice{Src: string(src)}}
+	r := &Reporter{source: source, advice: Advice{Src: string(src)}}
+	r.last = periodic.New(interval, r.next)
+	return r
 }
 
-// Report returns the present report, for a refusal. It takes a snapshot of the source if the last one is too old and no
-// other caller does so at the moment. It allocates nothing else.
-func (r *Reporter) Report(now time.Time) *Report {
-	last := r.last.Load()
-	if last != nil && (now.Sub(last.at) < interval || !r.mu.TryLock()) {
-		return last
-	}
-	if last == nil {
-		r.mu.Lock()
-	}
-	defer r.mu.Unlock()
-	if last = r.last.Load(); last != nil && now.Sub(last.at) < interval {
-		return last
-	}
-	next := r.next(now)
-	r.last.Store(next)
-	return next
-}
+// Report returns the present report, for a refusal. It allocates nothing unless it renders one.
+func (r *Reporter) Report(now time.Time) *Report { return r.last.At(now) }
 
 // Sometimes returns the present report for an answer that is not a refusal, or nil if it needs none. While clients hold
 // something back, and for a while after that, each answer needs one; otherwise one in 16.
@@ -97,6 +79,6 @@ func (r *Reporter) next(now time.Time) *Report {
 	}
 	value := []string{a.value()}
 	return &Report{
-		Value: value, Trailer: map[string][]string{Key: value}, at: now, recent: !r.overrun.IsZero() && now.Sub(r.overrun) < allClear,
+		Value: value, Trailer: map[string][]string{Key: value}, recent: !r.overrun.IsZero() && now.Sub(r.overrun) < allClear,
 	}
 }

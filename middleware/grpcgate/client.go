@@ -26,8 +26,8 @@ import (
 // errors.As finds the policy that refused. The text of the error does not name the policy, because a handler may pass
 // it on to its own caller.
 //
-// Retries by a service config are part of one call and pass the gate once. Retries by an interceptor outside the gate
-// pass it each time.
+// Retries by a service config are part of one call and pass the gate once. They obey the delay of a refusal, and
+// retryThrottling is their budget: prefer them. Retries by an interceptor outside the gate pass it each time.
 type Client struct {
 	gate   *spillway.Gate
 	o      ClientOptions // no field is nil

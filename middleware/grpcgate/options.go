@@ -99,8 +99,8 @@ type Options struct {
 	// TellClients tells clients that listen ([ClientOptions.ListenTo]) which calls to hold back under overload, in the
 	// trailer spillway-overload: of each refused call, of all unary calls during and shortly after an overload, and of one
 	// in 16 otherwise. Refusals of [Server.Tap] have no trailer. The figures are those of the shedder in the gate
-	// ([shedder.Stats].HoldBack); a gate without one asks for nothing. The trailer is rendered once per 100 ms. Remove it
-	// where answers leave your network, because it tells strangers your load.
+	// ([shedder.Stats].HoldBack). Without a shedder, the trailer asks clients to send everything. It is rendered once per
+	// 100 ms. Remove it where answers leave your network, because it tells strangers your load.
 	//
 	// [shedder.Stats]: https://pkg.go.dev/github.com/spillway-go/spillway/shedder#Stats
 	TellClients bool

@@ -19,7 +19,7 @@ type call struct {
 	r       *http.Request
 	permit  spillway.Permit
 	route   string         // what takes about as long
-	host    *overload.Host // what it listens to, or nil
+	host    *overload.Host // nil if the Transport does not listen to the server
 	level   spillway.Priority
 	out     *outgoing        // what was sent instead of r, or nil
 	outcome spillway.Outcome // by the header of the response

@@ -255,7 +255,7 @@ func TestNothingIsRunAfterTheDeadline(t *testing.T) {
 // queue is a Policy in which requests wait until their context ends.
 type queue struct{ entered, left chan struct{} }
 
-func (q queue) Queues() {}
+func (q queue) Queues() bool { return true }
 func (q queue) Admit(ctx context.Context, _ spillway.Request) (spillway.Ticket, error) {
 	q.entered <- struct{}{}
 	<-ctx.Done()

@@ -101,9 +101,10 @@ type Options struct {
 
 	// TellClients tells clients that listen ([TransportOptions.ListenTo]) which requests to hold back under overload, in
 	// the header Spillway-Overload: on each refusal, on all answers during and shortly after an overload, and on one in 16
-	// otherwise. The figures are those of the shedder in the gate ([shedder.Stats].HoldBack); a gate without one asks for
-	// nothing. The header is rendered once per 100 ms. Remove it where answers leave your network, because it tells
-	// strangers your load. Use one Middleware for all that a server tells, because clients take each for another server.
+	// otherwise. The figures are those of the shedder in the gate ([shedder.Stats].HoldBack). Without a shedder, the header
+	// asks clients to send everything. It is rendered once per 100 ms. Remove it where answers leave your network, because
+	// it tells strangers your load. Use one Middleware for a whole server, because clients take each for a server of its
+	// own.
 	TellClients bool
 
 	// TellEnvoy adds "X-Envoy-Overloaded: true" to each refusal for lack of room, so that an Envoy in front does not retry

@@ -16,6 +16,8 @@ type cpu struct {
 	next    int        // the oldest of them
 	waited  float64    // the least of them, which shows a standing queue
 	drop    float64    // share that is refused however few are in flight
+	stood   float64    // seconds in which the process stood still since the last sample of the CPU
+	passed  float64    // seconds since then
 	stretch float64    // integral: how much more than pass × latency keeps the CPU full
 	squeeze float64    // the same below pass × latency
 }
@@ -47,6 +49,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 	if typical == 0 {
 		typical = l.latency.least
 	}
+	c.passed += r.Dt
 	if r.CPUKnown && r.CPUFresh {
 		c.integrate(l, r)
 	}
@@ -86,7 +89,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 // bound returns the limit for the typical latency: pass × latency, and the room that the integral has found.
 func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	p, h := &l.P, &l.history
-	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical)) + l.credit
+	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical+l.credit))
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
@@ -97,25 +100,32 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	return x + math.Sqrt(x)
 }
 
+// used returns the usage in the time in which the process ran: a process that stood still had no time to spare.
+func (c *cpu) used(r *Reading) float64 {
+	ran := math.Max(1-c.stood/math.Max(c.passed, 1e-9), 0.1)
+	c.stood, c.passed = 0, 0
+	return math.Min(r.CPU/ran, 1)
+}
+
 // integrate adjusts the room: it shrinks while the CPU is full although much is refused, and grows while the CPU has time to
 // spare although something is refused.
 func (c *cpu) integrate(l *Law, r *Reading) {
-	p := &l.P
+	p, usage := &l.P, c.used(r)
 	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
 	switch {
-	case r.CPU >= 0.99 && heavy && c.inForce():
+	case usage >= 0.99 && heavy && c.inForce():
 		c.squeeze = math.Max(c.squeeze*math.Pow(0.9, e), 0.125)
-	case r.CPU < busyUsage:
+	case usage < busyUsage:
 		c.squeeze = math.Min(c.squeeze*math.Pow(1.6, e), 1)
-	case r.CPU < p.Full:
+	case usage < p.Full:
 		c.squeeze = math.Min(c.squeeze*math.Pow(1.15, e), 1)
 	}
 	switch {
-	case r.CPU >= p.Full && l.refusing() && heavy:
+	case usage >= p.Full && l.refusing() && heavy:
 		c.stretch *= math.Pow(p.Squeeze, e)
-	case r.CPU < busyUsage && l.refusing() && c.inForce() && !r.Signal: // a signal is no reason to fill the CPU
+	case usage < busyUsage && l.refusing() && c.inForce() && !r.Signal: // a signal is no reason to fill the CPU
 		c.stretch = math.Min((c.stretch+0.1*e)*math.Pow(1.6, e), 1000)
 	default:
 		c.stretch += 0.1 * (1 - c.stretch)

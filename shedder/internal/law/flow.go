@@ -72,7 +72,7 @@ func (f *flow) step(l *Law, r *Reading) {
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
-	if b, seconds, ok := h.last(window); ok {
+	if b, seconds, ok := h.ran(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
 			f.lost(l, window, over)
@@ -100,7 +100,7 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 // requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency.
 func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
-	b, seconds, ok := h.last(window)
+	b, seconds, ok := h.ran(window)
 	expected := f.held * seconds
 	least := noisy*expected - 4*math.Sqrt(noisy*expected*h.uneven)
 	drained := over && l.latency.guessed
@@ -148,7 +148,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 		cpus = math.Min(r.CPUs, 1)
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
-	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.quota.running() + p.Slack*(p.Part+(1-p.Part)*f.wide) + l.credit
+	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.quota.running() + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
 		t = math.Max(t, f.far(l))
@@ -192,9 +192,9 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
 		f.waiting = 0
 	}
 	// If almost nothing is answered, a quarter of the time is enough.
-	b, seconds, ok := h.last(math.Max(span, p.Expect/4*h.uneven/rate))
+	b, seconds, ok := h.ran(math.Max(span, p.Expect/4*h.uneven/rate))
 	if was || b.ended >= least/4*rate*seconds {
-		b, seconds, ok = h.last(math.Max(span, p.Expect*h.uneven/rate))
+		b, seconds, ok = h.ran(math.Max(span, p.Expect*h.uneven/rate))
 	}
 	switch {
 	case !ok, b.ended >= least*rate*seconds, f.waiting > f.far(l):

@@ -19,6 +19,7 @@ type bucket struct {
 	latency           float64 // seconds, summed over answered
 	quick             float64 // those of answered that did not wait in a queue
 	inside            float64 // seconds that requests spent in flight, summed
+	stood             float64 // seconds in which the process stood still
 }
 
 func (b *bucket) add(o *bucket, share float64) {
@@ -30,6 +31,7 @@ func (b *bucket) add(o *bucket, share float64) {
 	b.latency += o.latency * share
 	b.quick += o.quick * share
 	b.inside += o.inside * share
+	b.stood += o.stood * share
 }
 
 // mean returns the mean latency of the answers, in seconds; 0 if there is none.
@@ -107,6 +109,7 @@ func (h *history) advance(p *Params, window float64, b *bucket, dt float64, clos
 		if float64(i) < busy {
 			one.add(&all, 1/busy)
 		}
+		one.stood = all.stood / n
 		h.close(&one, closed)
 	}
 	h.measure(p, window)
@@ -273,6 +276,18 @@ func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 		covered += span
 	}
 	return b, covered, covered >= seconds
+}
+
+// ran returns the sum of the buckets in which the process ran for at least the last seconds, and for how many it ran. It
+// reports false if the history is shorter.
+func (h *history) ran(seconds float64) (b bucket, ran float64, ok bool) {
+	b = h.open
+	ran = h.age - b.stood
+	for i := len(h.ring) - 1; i >= 0 && ran < seconds; i-- {
+		b.add(&h.ring[i], 1)
+		ran += span - h.ring[i].stood
+	}
+	return b, ran, ran >= seconds
 }
 
 // interrupted reports whether answers stopped or began again in the last seconds: one half of them has less than a third of

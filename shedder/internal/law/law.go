@@ -105,7 +105,7 @@ func (l *Law) Pass() float64 { return l.history.pass }
 // Latency returns the typical latency; 0 if it is not known.
 func (l *Law) Latency() time.Duration { return time.Duration(l.latency.typical * 1e9) }
 
-// standstill is the time in seconds without a step, while requests are in flight, that counts as a standstill.
+// standstill is the least time in seconds without a step, while requests are in flight, that counts as a standstill.
 const standstill = 0.06
 
 // Step advances the law by r.Dt and returns the new verdict.
@@ -121,7 +121,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	b := bucket{
 		admitted: r.Admitted, refused: r.Refused, left: r.Left, ended: r.Ended, answered: r.Answered, latency: r.Latency,
-		quick: r.Quick, inside: r.InFlight * r.Dt,
+		quick: r.Quick, inside: r.InFlight * r.Dt, stood: l.stood(r),
 	}
 	l.history.n = r.InFlight
 	l.quota.step(r)
@@ -130,9 +130,10 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	l.history.advance(&l.P, l.o.Window, &b, r.Dt, l.closed)
 	l.credit *= math.Exp(-r.Dt)
-	if r.InFlight > 0 && r.Dt-r.Pause >= standstill {
+	if b.stood > 0 || r.InFlight > 0 && r.Dt-r.Pause >= standstill {
 		l.credit = math.Max(l.credit, math.Min(r.Dt, 1))
 	}
+	l.cpu.stood += b.stood
 	if l.o.CPUOnly {
 		l.last = l.letter(r)
 	} else {
@@ -143,6 +144,19 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	l.last.Quick = l.history.quick()
 	return l.last
+}
+
+// stood returns for how many seconds of r the process stood still: no request came, which is not chance (one in a thousand),
+// and some of those in flight ended no sooner than after that, if at all.
+func (l *Law) stood(r *Reading) float64 {
+	still := r.Dt - r.Pause
+	if still < standstill || r.InFlight == 0 && r.Latency < r.Answered*still/4 || r.InFlight+r.Answered == 0 {
+		return 0
+	}
+	if recent, seconds, _ := l.history.last(settle); recent.offered()*still < 7*math.Max(seconds, span) {
+		return 0
+	}
+	return still
 }
 
 // verdict takes the lesser of the limits that are in force.

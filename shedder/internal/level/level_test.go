@@ -208,9 +208,9 @@ func TestAskKnowsWhoIsOverItsShare(t *testing.T) {
 	s.Weigh(map[string]float64{"dear": 5})
 	over := 0
 	for i := range 1000 {
-		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "small", int64(i+1)))
-		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "unknown", int64(i+1)))
-		require.Equal(t, Answer{Limit: 90}, s.Ask(0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
+		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "small", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "unknown", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
 		if a := s.Ask(0, "heavy", int64(i+1)); a.Over {
 			require.Equal(t, Answer{Limit: 70, Over: true}, a)
 			over++

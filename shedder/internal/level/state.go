@@ -137,6 +137,7 @@ type Answer struct {
 	Limit   int64 // greatest number in flight that it may join
 	Dropped bool  // it is refused whatever is in flight
 	Over    bool  // its key has had its share, and other keys need theirs
+	Fits    bool  // its key sends less than its share, so it ranks above others of its priority
 }
 
 // Ask returns the answer for a request. Time is in ns since any fixed moment; chance follows from it.
@@ -165,7 +166,7 @@ func (s *State) answer(mark uint64, class int, key string, now int64) (a Answer)
 			own = s.keys.of(&c)
 			switch {
 			case own.fits:
-				r = within
+				r, a.Fits = within, true
 			case !own.passes:
 				r = behind
 			}
@@ -177,6 +178,30 @@ func (s *State) answer(mark uint64, class int, key string, now int64) (a Answer)
 	}
 	a.Limit = s.limits[r].Load()
 	return a
+}
+
+// Limit returns the greatest number in flight that a request may join that has waited. A share of its key does not
+// count, because keys take turns while they wait.
+func (s *State) Limit(priority int, fits bool) int64 {
+	mark, class := s.mark.Load(), Class(priority)
+	for {
+		r := s.rank(mark, class)
+		if fits && r == at {
+			r = within
+		}
+		limit, was := s.limits[r].Load(), mark
+		if mark = s.mark.Load(); mark == was {
+			return limit
+		}
+	}
+}
+
+// Weight returns the share of a key, relative to a key that is not in the map of [State.Weigh].
+func (s *State) Weight(key string) float64 {
+	if w := s.weights.Load(); w != nil {
+		return weightOf(*w, key)
+	}
+	return 1
 }
 
 // rank returns the rank of requests of a class whose keys do not decide.

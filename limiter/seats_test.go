@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/waitlist"
 )
 
 // A listModel is a queue for places, with a slice of everybody and no cleverness.
@@ -16,34 +18,51 @@ type listModel struct {
 	maxQueue        int
 	order           Order
 	interval        int64
-	emptied         int64
+	stood, at       int64
+	turns           int           // of waiting guests
 	queue           []*modelGuest // in the order in which they came
 }
 
 type modelGuest struct {
-	g    *guest // the one of the list under test
+	g    *waitlist.Guest // the one of the list under test
 	n    int64
 	p    spillway.Priority
-	fate fate
+	fate waitlist.Fate
+}
+
+// pass counts the time up to now.
+func (m *listModel) pass(now int64) {
+	for ; m.at < now; m.at++ {
+		if len(m.queue) > 0 {
+			m.stood = min(m.stood+1, 2*m.interval)
+		} else {
+			m.stood = max(m.stood-1, 0)
+		}
+	}
 }
 
 func (m *listModel) stands(now int64) bool {
-	return m.order == Adaptive && len(m.queue) > 0 && now-m.emptied > m.interval
+	m.pass(now)
+	return m.order == Adaptive && len(m.queue) > 0 && m.stood > m.interval
 }
 
-// next returns the one whose turn it is.
+// next returns the one whose turn it is. One turn in a thousand is that of the lowest priority.
 func (m *listModel) next(now int64) *modelGuest {
 	var best *modelGuest
 	for _, g := range m.queue {
 		last := m.order == LIFO || m.stands(now)
-		if best == nil || g.p > best.p || last && g.p == best.p {
+		first := best == nil || g.p > best.p
+		if m.turns%1000 == 999 {
+			first = best == nil || g.p < best.p
+		}
+		if first || last && g.p == best.p {
 			best = g
 		}
 	}
 	return best
 }
 
-func (m *listModel) drop(g *modelGuest, f fate) {
+func (m *listModel) drop(g *modelGuest, f waitlist.Fate) {
 	m.queue = slices.DeleteFunc(m.queue, func(o *modelGuest) bool { return o == g })
 	g.fate = f
 }
@@ -55,16 +74,14 @@ func (m *listModel) grant(now int64) {
 			return
 		}
 		m.inFlight += g.n
-		m.drop(g, runs)
+		m.turns++
+		m.drop(g, waitlist.Runs)
 	}
-	m.emptied = max(m.emptied, now)
 }
 
 // ask returns the guest who waits, or nil and whether it got its places.
 func (m *listModel) ask(now, n int64, p spillway.Priority) (*modelGuest, bool) {
-	if len(m.queue) == 0 {
-		m.emptied = max(m.emptied, now)
-	}
+	m.pass(now)
 	highest := len(m.queue) == 0 || p > slices.MaxFunc(m.queue, func(a, b *modelGuest) int { return int(a.p - b.p) }).p
 	if n <= m.limit-m.inFlight && highest {
 		m.inFlight += n
@@ -80,18 +97,20 @@ func (m *listModel) ask(now, n int64, p spillway.Priority) (*modelGuest, bool) {
 		if lowest.p >= p {
 			return nil, false
 		}
-		m.drop(lowest, ousted)
+		m.drop(lowest, waitlist.Ousted)
 	}
 	g := &modelGuest{n: n, p: p}
 	m.queue = append(m.queue, g)
+	m.grant(now)
 	return g, false
 }
 
 func (m *listModel) setLimit(now, limit int64) {
+	m.pass(now)
 	m.limit = limit
 	for _, g := range slices.Clone(m.queue) {
 		if g.n > limit {
-			m.drop(g, large)
+			m.drop(g, waitlist.Large)
 		}
 	}
 	m.grant(now)
@@ -101,14 +120,16 @@ func TestWaitlistAgainstModel(t *testing.T) {
 	for _, order := range []Order{FIFO, LIFO, Adaptive} {
 		seeds(t, 20, func(t *testing.T, rng *rand.Rand) {
 			limit, maxQueue := 1+rng.Int64N(6), 1+rng.IntN(8)
-			q := &waitlist{limit: limit, maxQueue: maxQueue, order: order, maxWait: 1000, target: 50, interval: 100}
+			q := &seats{limit: limit, list: waitlist.List{
+				MaxQueue: maxQueue, Order: waitlist.Order(order), MaxWait: math.MaxInt64, Target: math.MaxInt64 - 1, Interval: 100,
+			}}
 			m := &listModel{limit: limit, maxQueue: maxQueue, order: order, interval: 100}
 			runModel(t, rng, q, m)
 		})
 	}
 }
 
-func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
+func runModel(t *testing.T, rng *rand.Rand, q *seats, m *listModel) {
 	t.Helper()
 	var known []*modelGuest // all who ever waited and may still run
 	var running []int64
@@ -119,16 +140,16 @@ func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
 		case 0, 1, 2:
 			n, p := 1+rng.Int64N(min(3, m.limit)), spillway.Priority(rng.IntN(4))
 			want, got := m.ask(now, n, p)
-			same(t, got, q.tryNow(now, n, p), i)
+			same(t, got, q.tryNow(n, p), i)
 			if got {
 				running = append(running, n)
 				break
 			}
-			g := &guest{n: n, priority: p, ready: make(chan struct{})}
-			wait, ok := q.enqueue(now, g)
+			g, wait, v := q.enqueue(now, waitlist.Guest{N: n, Priority: p}, math.MaxInt64)
+			ok := v == waitlist.Queued
 			same(t, want != nil, ok, i)
 			if ok {
-				require.Contains(t, []int64{1000, 50}, wait)
+				require.Contains(t, []int64{math.MaxInt64, math.MaxInt64 - 1}, wait)
 				want.g = g
 				known = append(known, want)
 			}
@@ -147,13 +168,13 @@ func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
 				g := known[j]
 				known = slices.Delete(known, j, j+1)
 				switch g.fate {
-				case waits:
-					m.drop(g, large)
-					m.grant(now)
-				case runs:
+				case waitlist.Waits:
+					m.pass(now)
+					m.drop(g, waitlist.Large)
+				case waitlist.Runs:
 					m.inFlight -= g.n
-					m.grant(now)
 				}
+				m.grant(now)
 				q.leave(now, g.g)
 			}
 		default:
@@ -165,21 +186,21 @@ func runModel(t *testing.T, rng *rand.Rand, q *waitlist, m *listModel) {
 		}
 		for j := len(known) - 1; j >= 0; j-- {
 			g := known[j]
-			same(t, g.fate, g.g.fate, i)
+			same(t, g.fate, g.g.Fate, i)
 			told := false
 			select {
-			case <-g.g.ready:
+			case <-g.g.Ready:
 				told = true
 			default:
 			}
-			same(t, g.fate != waits, told, i)
-			if g.fate == runs && rng.IntN(2) == 0 {
+			same(t, g.fate != waitlist.Waits, told, i)
+			if g.fate == waitlist.Runs && rng.IntN(2) == 0 {
 				running = append(running, g.n)
 				known = slices.Delete(known, j, j+1)
 			}
 		}
 		same(t, m.inFlight, q.inFlight, i)
-		same(t, len(m.queue), q.waiting, i)
-		same(t, m.stands(now), q.stands(now), i)
+		same(t, len(m.queue), q.list.Len(), i)
+		same(t, m.stands(now), q.list.Stands(now), i)
 	}
 }
