@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -43,7 +44,7 @@ type Watch struct {
 
 	mu sync.Mutex // held while the source is read
 	// Guarded by mu.
-	seen    string // hash of the last document
+	seen    []byte // the last document; nil before the first
 	verdict error  // on it
 	down    bool   // the last read failed
 }
@@ -135,8 +136,9 @@ func (w *Watch) look(ctx context.Context, again bool) error {
 		w.logger().Info("rules: the source can be read again", slog.String("source", w.o.Name))
 	}
 	w.down = false
-	if hash := hashOf(data); hash != w.seen || again && w.verdict != nil {
-		w.seen, w.verdict = hash, w.offer(data)
+	if w.seen == nil || !bytes.Equal(data, w.seen) || again && w.verdict != nil {
+		w.seen = append([]byte{}, data...)
+		w.verdict = w.offer(w.seen)
 	}
 	s.mu.Lock()
 	s.stats.Err = w.verdict

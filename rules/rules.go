@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -74,7 +75,7 @@ func (s *Set) Apply(document []byte) error {
 	if st := s.Stats(); st.Pinned {
 		return fmt.Errorf("rules: Apply: the Set is pinned to version %d: call Unpin first", st.Version)
 	}
-	return s.offer(document, "apply")
+	return s.offer(bytes.Clone(document), "apply")
 }
 
 // Pin applies the document of an earlier version and keeps it: later documents of the source are checked and held until
@@ -123,7 +124,7 @@ func (s *Set) offer(document []byte, source string) error {
 	s.mu.Lock()
 	now, pinned := s.now, s.stats.Pinned
 	s.mu.Unlock()
-	if now.Hash == hashOf(document) && !pinned {
+	if bytes.Equal(now.Document, document) && !pinned {
 		return nil
 	}
 	note, steps, err := s.plan(document)

@@ -198,6 +198,18 @@ func TestDocumentIsTheWholeTruth(t *testing.T) {
 	require.Equal(t, 20, p.Options().B)
 }
 
+// The caller may use the memory of a document again.
+func TestApplyCopies(t *testing.T) {
+	p := newPlain()
+	s := newSet(t, map[string]rules.Target{"p": rules.Of(p)})
+	document := []byte(`{"rules": {"p": {"A": 10}}}`)
+	require.NoError(t, s.Apply(document))
+	clear(document)
+	require.NoError(t, s.Apply([]byte(`{"rules": {}}`)))
+	require.NoError(t, s.Pin(1))
+	require.Equal(t, 10, p.Options().A)
+}
+
 func TestSameContentChangesNothing(t *testing.T) {
 	p, q := newPlain(), newPlain()
 	s := newSet(t, map[string]rules.Target{"p": rules.Of(p), "q": rules.Of(q)})

@@ -18,7 +18,8 @@ import (
 const settle = 100 * time.Millisecond
 
 // File returns a Source that reads a file. It compares contents, so it follows a rename, a change of a symbolic link, as in a
-// mounted ConfigMap, and a file that is written in place. After a change it reads until two reads, 100 ms apart, are equal.
+// mounted ConfigMap, and a file that is written in place. After a change it reads until two reads, 100 ms apart, are equal, so
+// [Options.Timeout] must be longer.
 func File(path string) Source {
 	var mu sync.Mutex
 	var last []byte
