@@ -67,6 +67,13 @@ type Options struct {
 	// weight 2 is admitted up to twice the rate of others before it is refused for their sake. Weights are from 0.001 to
 	// 1000. If Weights is nil, all keys have equal shares.
 	Weights map[string]float64
+	// FairRoutes divides the busy time among the routes ([spillway.Request.Route]) of one priority under overload: each route
+	// gets at least its max-min fair share. So cheap requests are not refused because dear ones ask for too much. The busy
+	// time of a route is its rate times the latency of its requests in the calm service, which the Shedder learns for up
+	// to 256 routes; all others are one. Requests with a [spillway.Request.Cost] above 0 count as that many tokens
+	// instead, and the Shedder learns the latency per token. Within a route, keys share as ever. FairRoutes suits routes
+	// that spend their latency at the scarce resource, such as a database, and not routes that mostly wait for others.
+	FairRoutes bool
 	// MaxQueue is how many requests may wait for room, instead of being refused at once. It suits patient callers and short
 	// bursts; docs/queues.md says when waiting helps. If MaxQueue is 0, no request waits. It cannot be tuned to or from 0.
 	MaxQueue int

@@ -62,7 +62,7 @@ func (s *Shedder) Queues() bool { return s.queue != nil }
 
 // wait lets r wait, which has arrived at now and may ask for a.
 func (s *Shedder) wait(ctx context.Context, r *spillway.Request, now int64, a level.Answer) (spillway.Ticket, error) {
-	q, class := s.queue, classOf(r.Priority)
+	q := s.queue
 	if err := ctx.Err(); err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -78,11 +78,11 @@ func (s *Shedder) wait(ctx context.Context, r *spillway.Request, now int64, a le
 	q.mu.Unlock()
 	switch verdict {
 	case waitlist.Full:
-		return s.turnAway(class, byFull, now, a.Over)
+		return s.turnAway(r, byFull, now, a)
 	case waitlist.TooLong:
-		return s.turnAway(class, byWait, now, a.Over)
+		return s.turnAway(r, byWait, now, a)
 	case waitlist.TooLate:
-		return s.turnAway(class, byDeadline, now, a.Over)
+		return s.turnAway(r, byDeadline, now, a)
 	}
 	q.turned.Add(1)
 	timer := time.NewTimer(time.Duration(longest)) //nolint:forbidigo // the shell that blocks
@@ -92,7 +92,7 @@ func (s *Shedder) wait(ctx context.Context, r *spillway.Request, now int64, a le
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return s.leave(ctx, g, now, time.Since(began), a.Over) //nolint:forbidigo // the shell that blocks
+	return s.leave(ctx, r, g, now, time.Since(began), a) //nolint:forbidigo // the shell that blocks
 }
 
 // left returns the ns that r has before its deadline.
@@ -106,8 +106,10 @@ func left(ctx context.Context, r *spillway.Request, now time.Time) int64 {
 	return math.MaxInt64
 }
 
-// leave ends the wait of g, which has arrived at now and waited for took.
-func (s *Shedder) leave(ctx context.Context, g *waitlist.Guest, now int64, took time.Duration, over bool) (spillway.Ticket, error) {
+// leave ends the wait of g, which stands for r, has arrived at now and waited for took.
+func (s *Shedder) leave(ctx context.Context, r *spillway.Request, g *waitlist.Guest, now int64, took time.Duration,
+	a level.Answer,
+) (spillway.Ticket, error) {
 	q, class, err := s.queue, classOf(g.Priority), ctx.Err()
 	q.mu.Lock()
 	if g.Fate == waitlist.Runs && err == nil { // in time, even if the timer fired before the lock was free
@@ -134,16 +136,16 @@ func (s *Shedder) leave(ctx context.Context, g *waitlist.Guest, now int64, took 
 	if err != nil {
 		return 0, err
 	}
-	return s.turnAway(class, why, now, over)
+	return s.turnAway(r, why, now, a)
 }
 
 // turnAway refuses a request, unless that would exceed MaxShed.
-func (s *Shedder) turnAway(class, why int, now int64, over bool) (spillway.Ticket, error) {
+func (s *Shedder) turnAway(r *spillway.Request, why int, now int64, a level.Answer) (spillway.Ticket, error) {
 	if !s.leak.passes(now) {
-		return 0, s.refuse(class, why, over)
+		return 0, s.refuse(r, now, why, a)
 	}
 	at, _ := s.inside.Enter(inflight.NoLimit)
-	s.entered(class)
+	s.entered(classOf(r.Priority))
 	return spillway.Ticket(at), nil
 }
 

@@ -23,9 +23,10 @@ const tick = 20 * time.Millisecond
 
 // The reasons of the [spillway.Rejection]s of a [Shedder].
 const (
-	reasonLimit = "limit reached"   // the requests in flight have reached the number that the service can answer in time
-	reasonDrop  = "cpu queue"       // requests wait for a processor before the Shedder sees them, so a share is refused
-	reasonShare = "over fair share" // the key sends more than its fair share, and other keys need theirs
+	reasonLimit = "limit reached"         // the requests in flight have reached the number that the service can answer in time
+	reasonDrop  = "cpu queue"             // requests wait for a processor before the Shedder sees them, so a share is refused
+	reasonShare = "over fair share"       // the key sends more than its fair share, and other keys need theirs
+	reasonRoute = "route over fair share" // the route needs more than its fair share of the busy time, and other routes need theirs
 	// The others are of requests that wait: rejections.Full, Wait, Deadline and Ousted.
 )
 
@@ -69,6 +70,7 @@ const (
 	byLimit = iota
 	byDrop
 	byShare
+	byRoute
 	byFull
 	byWait
 	byDeadline
@@ -77,7 +79,7 @@ const (
 )
 
 var refusalReasons = [numReasons]string{
-	byLimit: reasonLimit, byDrop: reasonDrop, byShare: reasonShare,
+	byLimit: reasonLimit, byDrop: reasonDrop, byShare: reasonShare, byRoute: reasonRoute,
 	byFull: rejections.Full, byWait: rejections.Wait, byDeadline: rejections.Deadline, byOusted: rejections.Ousted,
 }
 
@@ -116,7 +118,7 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 	}
 	s := &Shedder{inside: inflight.New(), law: law.New(p), queue: newQueue(&opts)}
 	s.nextTick.Store(math.MinInt64)
-	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), FairShare: math.Inf(1)})
+	s.view.Store(&Stats{QueueDelay: -1, CPUErr: stats.ErrNoReading, Limit: math.Inf(1), FairShare: math.Inf(1), RouteShare: math.Inf(1)})
 	s.install(opts)
 	s.publish(law.Verdict{Limit: math.Inf(1)}, &law.Reading{}, 0, time.Time{})
 	return s, nil
@@ -126,7 +128,7 @@ func newShedder(o *Options, p law.Params) (*Shedder, error) {
 // cannot carry all requests, those of a low [spillway.Priority] are refused first. Among requests of one priority, each
 // key gets its fair share; keys that send little take turns by [Options.Rotation]. A priority uses all that the higher
 // ones leave, and a key all that other keys leave. A refusal to a key that sends more than its share while others send
-// less has the reason "over fair share" and sets [spillway.Rejection.OverQuota].
+// less has the reason "over fair share" and sets [spillway.Rejection.OverQuota]. [Options.FairRoutes] adds shares of routes.
 //
 // With [Options.MaxQueue], Admit may block: requests that find no room wait for it, as long as their turn is expected to
 // come in time. It returns ctx.Err() if ctx ends meanwhile.
@@ -140,9 +142,9 @@ func (s *Shedder) Admit(ctx context.Context, r spillway.Request) (spillway.Ticke
 		s.serve(now, 0)
 	}
 	class := classOf(r.Priority)
-	a := s.levels.Ask(int(r.Priority), r.Key, now)
+	a := s.levels.Ask(&r, now)
 	if a.Dropped && !s.leak.passes(now) {
-		return 0, s.refuse(class, byDrop, a.Over)
+		return 0, s.refuse(&r, now, byDrop, a)
 	}
 	waits := s.queue != nil
 	if waits && !a.Fits && s.queue.blocks(r.Priority) {
@@ -153,7 +155,7 @@ func (s *Shedder) Admit(ctx context.Context, r spillway.Request) (spillway.Ticke
 	case !ok && waits:
 		return s.wait(ctx, &r, now, a)
 	case !ok:
-		return s.turnAway(class, byLimit, now, a.Over)
+		return s.turnAway(&r, byLimit, now, a)
 	}
 	s.entered(class)
 	return spillway.Ticket(at), nil
@@ -170,12 +172,17 @@ func (s *Shedder) entered(class int) {
 	}
 }
 
-// refuse counts a refusal and returns it. A key that is over its share is refused for that.
-func (s *Shedder) refuse(class, why int, over bool) *spillway.Rejection {
-	if over && why != byDeadline {
+// refuse counts a refusal and returns it. A key or a route that is over its share is refused for that.
+func (s *Shedder) refuse(r *spillway.Request, now int64, why int, a level.Answer) *spillway.Rejection {
+	s.levels.Refuse(r, now)
+	switch {
+	case why == byDeadline:
+	case a.Over:
 		why = byShare
+	case a.Route:
+		why = byRoute
 	}
-	s.refused[class][why].Add(1)
+	s.refused[classOf(r.Priority)][why].Add(1)
 	return s.refusals[why].Load()
 }
 
@@ -202,10 +209,8 @@ func (s *Shedder) end(r *spillway.Request, at int, res *spillway.Result) {
 		s.inside.Undo(at)
 		return
 	}
-	if r.Key != "" {
-		now, _ := s.clock(r.Arrived)
-		s.levels.Took(int(r.Priority), r.Key, now, res.Latency)
-	}
+	now, _ := s.clock(r.Arrived)
+	s.levels.Done(r, now, res)
 	switch res.Outcome {
 	case spillway.Success:
 		s.answers.add(at, res.Latency, time.Duration(s.quick.Load()))

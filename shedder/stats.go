@@ -52,6 +52,11 @@ type Stats struct {
 	// its priority; +Inf while none is.
 	FairShare float64
 
+	// RouteShare is the busy time per second above which a route is refused for the sake of other routes of its priority, in
+	// requests at work: 2.5 is as much as two and a half requests at any time keep busy. It is +Inf while none is.
+	RouteShare float64
+	Routes     int // routes that have a share of their own, because of Options.FairRoutes
+
 	// HoldBack is the share of the requests of priority HoldBackAt that clients should not send, and nothing of lower
 	// priorities, so that little more arrives than the service can answer. It is 0 while clients may send everything, and
 	// at most 0.95. It follows how clients react. The adapters pass it on (httpgate.Options.TellClients).
@@ -110,20 +115,23 @@ func sum(counts [numReasons]int64) (all int64) {
 	return all
 }
 
-// MarshalJSON returns the fields of s by name, in which a Limit or a FairShare of +Inf is null. Errors are their text, or
-// null.
+// MarshalJSON returns the fields of s by name, in which a Limit, a FairShare or a RouteShare of +Inf is null. Errors are their
+// text, or null.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
 	out := struct {
 		plain
-		Limit, FairShare            *float64 // null is none
-		CPUErr, SchedErr, SignalErr *string
+		Limit, FairShare, RouteShare *float64 // null is none
+		CPUErr, SchedErr, SignalErr  *string
 	}{plain: plain(s), CPUErr: text(s.CPUErr), SchedErr: text(s.SchedErr), SignalErr: text(s.SignalErr)}
 	if !math.IsInf(s.Limit, 1) {
 		out.Limit = &s.Limit
 	}
 	if !math.IsInf(s.FairShare, 1) {
 		out.FairShare = &s.FairShare
+	}
+	if !math.IsInf(s.RouteShare, 1) {
+		out.RouteShare = &s.RouteShare
 	}
 	return json.Marshal(out) //nolint:wrapcheck,musttag // package json calls this; the names of the fields are the keys
 }
@@ -184,9 +192,14 @@ func (s *Shedder) snapshot(r *law.Reading, d law.Verdict, v Stats) {
 		s.seen.since = v.Time
 	}
 	v.Since, v.Limit, v.Drop, v.FairShare = s.seen.since, d.Limit, d.Drop, s.levels.FairShare()
+	v.RouteShare, v.Routes = s.levels.RouteShare(), s.levels.Routes()
 	v.MaxPass, v.MinRT, v.Probes = s.law.Pass(), s.law.Latency(), s.prober.probes
 	s.view.Store(&v)
 }
+
+// Cost returns how long a request of a route takes in the calm service, or 0 if that is not known: without
+// [Options.FairRoutes], before the first 16 successes in a calm time, and beyond 256 routes.
+func (s *Shedder) Cost(route string) time.Duration { return s.levels.Cost(route) }
 
 // Options returns the current options, with every default filled in. Change them and pass them to [Shedder.Tune].
 func (s *Shedder) Options() Options {

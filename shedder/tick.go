@@ -80,6 +80,7 @@ func (s *Shedder) step(now time.Time) {
 
 	turnedAway := r.Refused
 	r.Refused += s.countTurned() // to the law, requests that wait are refused: they found no room
+	r.Mix, r.RefusedMix = s.levels.Mix()
 	v := s.law.Step(&r)
 	r.Refused = turnedAway
 	if s.opts.Disabled {
@@ -187,6 +188,7 @@ func (s *Shedder) install(opts Options) {
 		})
 	}
 	s.levels.Weigh(opts.Weights)
+	s.levels.ShareByRoute(opts.FairRoutes)
 	if s.queue != nil {
 		s.queue.tune(&opts)
 	}

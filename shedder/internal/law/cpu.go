@@ -93,9 +93,10 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
-	x := c.squeeze * (h.pass/r.Running*typical + h.rate*(math.Max(a/8, a-c.waited)+r.Pause))
+	rate := h.rate * r.Mix
+	x := c.squeeze * (h.pass*r.Mix/r.Running*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
 	if l.quota.bites() { // fewer would not keep the CPU busy for as long as the quota lets it run
-		x = math.Max(x, h.rate*p.Tight*typical/l.quota.running())
+		x = math.Max(x, rate*p.Tight*typical/l.quota.running())
 	}
 	return x + math.Sqrt(x)
 }

@@ -131,10 +131,10 @@ func (f *flow) bound(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	f.limit = math.Inf(1)
 	typical := l.latency.known()
-	rate := math.Max(h.rate, f.held)
+	rate := math.Max(h.rate, f.held) * r.Mix
 	switch {
 	case rate == 0 && l.o.SLO > 0 && h.pass > 0:
-		rate, typical = h.pass, l.o.SLO
+		rate, typical = h.pass*r.Mix, l.o.SLO
 	case rate == 0:
 		return
 	case l.latency.typical > 0:

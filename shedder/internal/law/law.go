@@ -30,6 +30,10 @@ type Reading struct {
 	Running   float64 // the part of the time that the quota leaves, in (0, 1]
 
 	Signal bool // one of the user's signals says overloaded
+
+	// Mix is how long the present requests take, as a multiple of what those of the calm service take on average, each in
+	// the calm service; RefusedMix is that of the refused ones, as a multiple of the present ones. A value of 0 is 1.
+	Mix, RefusedMix float64
 }
 
 // tame replaces impossible values of a broken sensor: a usage that is not a number becomes unknown, and an invalid time becomes
@@ -43,6 +47,12 @@ func (r *Reading) tame() {
 		r.Running = 1
 	}
 	r.Running = math.Max(r.Running, 0.01)
+	if !(r.Mix > 0) {
+		r.Mix = 1
+	}
+	if !(r.RefusedMix > 0) {
+		r.RefusedMix = 1
+	}
 }
 
 func within(x, most float64) float64 {
@@ -120,7 +130,7 @@ func (l *Law) Step(r *Reading) Verdict {
 		l.quiet += r.Dt
 	}
 	b := bucket{
-		admitted: r.Admitted, refused: r.Refused, left: r.Left, ended: r.Ended, answered: r.Answered, latency: r.Latency,
+		admitted: r.Admitted, refused: r.Refused * r.RefusedMix, left: r.Left, ended: r.Ended, answered: r.Answered, latency: r.Latency,
 		quick: r.Quick, inside: r.InFlight * r.Dt, stood: l.stood(r),
 	}
 	l.history.n = r.InFlight

@@ -123,15 +123,15 @@ func TestSketchCountsWhatIsInTheWindow(t *testing.T) {
 		k.turn(0.01, 2)
 		for key, perSecond := range tenants {
 			if rng.IntN(100) < perSecond%100 {
-				k.add(k.place(3, key), 1)
+				k.add(k.place(3, 0, key), 1)
 			}
 			for range perSecond / 100 {
-				k.add(k.place(3, key), 1)
+				k.add(k.place(3, 0, key), 1)
 			}
 		}
-		k.add(k.place(3, "light-"+strconv.Itoa(i)), 1)
+		k.add(k.place(3, 0, "light-"+strconv.Itoa(i)), 1)
 	}
-	got := func(class int, key string) float64 { return float64(k.estimate(k.place(class, key))) / (1 << part) }
+	got := func(class int, key string) float64 { return float64(k.estimate(k.place(class, 0, key))) / (1 << part) }
 	require.InEpsilon(t, 400, got(3, "a"), 0.02)
 	require.InEpsilon(t, 80, got(3, "b"), 0.3)
 	require.InDelta(t, 20, got(3, "c"), 13)
@@ -141,7 +141,7 @@ func TestSketchCountsWhatIsInTheWindow(t *testing.T) {
 	require.Less(t, got(3, "a"), 250.0)
 	k.turn(5, 2)
 	require.Zero(t, got(3, "a"))
-	k.add(k.place(3, "a"), 1)
+	k.add(k.place(3, 0, "a"), 1)
 	require.InDelta(t, 1, got(3, "a"), 1e-9)
 	k.turn(math.NaN(), 2)
 	k.turn(0, 2)
@@ -156,15 +156,15 @@ func TestSketchOfAMillionTenants(t *testing.T) {
 		tenants = 100_000
 	}
 	for i := range tenants {
-		k.add(k.place(3, strconv.Itoa(i)), 1)
+		k.add(k.place(3, 0, strconv.Itoa(i)), 1)
 		if i%20 == 0 {
-			k.add(k.place(3, "heavy"), 1)
+			k.add(k.place(3, 0, "heavy"), 1)
 		}
 	}
-	require.InEpsilon(t, tenants/20<<part, k.estimate(k.place(3, "heavy")), 0.01)
+	require.InEpsilon(t, tenants/20<<part, k.estimate(k.place(3, 0, "heavy")), 0.01)
 	worst := uint64(0)
 	for i := range 1000 {
-		worst = max(worst, k.estimate(k.place(3, strconv.Itoa(i*997))))
+		worst = max(worst, k.estimate(k.place(3, 0, strconv.Itoa(i*997))))
 	}
 	require.Less(t, worst, uint64(tenants/1000<<part), "a thousandth of all requests")
 	require.Less(t, unsafe.Sizeof(*k), uintptr(210<<10))
@@ -183,7 +183,7 @@ func TestKeysMadeToCollideDoNotMeetInASketch(t *testing.T) {
 		second := splitmix.Mix(first^word(victim)) ^ word(victim[8:]) ^ splitmix.Mix(first^uint64(i))
 		forged = binary.LittleEndian.AppendUint64(forged, second)
 		require.Equal(t, Position(victim, 0), Position(string(forged), 0))
-		k.add(k.place(3, string(forged)), 1000)
+		k.add(k.place(3, 0, string(forged)), 1000)
 	}
-	require.Less(t, k.estimate(k.place(3, victim)), uint64(4000<<part))
+	require.Less(t, k.estimate(k.place(3, 0, victim)), uint64(4000<<part))
 }

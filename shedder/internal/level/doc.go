@@ -1,5 +1,5 @@
 // Package level decides which requests a Shedder refuses first. A law says how many requests may be in flight; this
-// package spreads that number over the priorities, and over the keys of one priority.
+// package spreads that number over the priorities, and over the routes and the keys of one priority.
 //
 // # Priorities
 //
@@ -23,6 +23,18 @@
 // Rates are in requests, and the limit is learnt for the present mix of requests. So keys do not decide if the keys that
 // would gain and the keys that would lose have requests of different cost. The measure is their time in the calm service,
 // and a ratio of 2 is too much.
+//
+// # Routes
+//
+// If routes share too, everything above them is measured in busy time instead of requests: the shares of the priorities, and
+// what passes. The busy time of a request is the time that requests of its route take in the calm service. The class at the
+// mark is divided by max-min fairness twice, first among its routes by busy time, then, inside a route, among its keys by
+// requests. Inside a route, requests cost about the same. A route that is served in full ranks like a key below the level.
+//
+// Then the mix of the admitted requests is another one than in the calm service: more of them are cheap. [State.Mix] tells
+// the law by how much, because a limit that was learnt for the calm mix would let in too many.
+//
+// Without that, there is one route with all requests, and requests are counted.
 //
 // # Invented keys
 //

@@ -9,10 +9,10 @@ const (
 	places
 )
 
-// A Histogram counts requests by their class, with a key and without. The zero Histogram is empty. Add is safe for
-// concurrent use.
+// A Histogram counts requests, or their busy time, by their class, with a key and without. The zero Histogram is empty. Add
+// is safe for concurrent use.
 type Histogram struct {
-	counts [Classes][places]atomic.Uint32
+	counts [Classes][places]atomic.Uint64
 	seen   atomic.Uint32 // the classes counted since the last fold, a bit each
 
 	// The rest belongs to fold: what remains of the counts of all earlier times.
@@ -23,13 +23,13 @@ type Histogram struct {
 }
 
 // Add counts a request with a key.
-func (h *Histogram) Add(class int) { h.add(class, keyed) }
+func (h *Histogram) Add(class int) { h.add(class, keyed, 1) }
 
 // AddKeyless counts a request without a key.
-func (h *Histogram) AddKeyless(class int) { h.add(class, keyless) }
+func (h *Histogram) AddKeyless(class int) { h.add(class, keyless, 1) }
 
-func (h *Histogram) add(class, place int) {
-	h.counts[class][place].Add(1)
+func (h *Histogram) add(class, place int, n uint64) {
+	h.counts[class][place].Add(n)
 	if bit := uint32(1) << class; h.seen.Load()&bit == 0 {
 		h.seen.Or(bit)
 	}
@@ -41,6 +41,10 @@ const forget = 1e-4
 // fold multiplies all counts by keep and adds the new ones, each as weight requests.
 func (h *Histogram) fold(keep, weight float64) {
 	seen := h.seen.Swap(0)
+	if seen == 0 && h.all == 0 {
+		h.fresh = [Classes]float64{}
+		return
+	}
 	h.all = 0
 	for c := range h.class {
 		h.fresh[c] = 0

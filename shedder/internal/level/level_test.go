@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 // Any int has a class, in the order of the ints, and the named ones with their neighbours have a class each.
@@ -82,10 +85,11 @@ func TestClassesAreForgotten(t *testing.T) {
 }
 
 // steps feeds a planner for a second of the given offers per class and a capacity, and returns the last plan.
-func steps(offers map[int]float64, admitted, inFlight, limit, drop float64) plan {
+func steps(offers map[int]float64, admitted, inFlight, limit, drop float64) (out plan, of routePlan) {
 	var h Histogram
 	var p planner
-	var out plan
+	one := &route{}
+	f := &routes{rest: one, all: []*route{one}}
 	for range 50 {
 		all := 0.0
 		for class, n := range offers {
@@ -94,12 +98,12 @@ func steps(offers map[int]float64, admitted, inFlight, limit, drop float64) plan
 				h.AddKeyless(class)
 			}
 		}
-		out = p.plan(&h, nil, &Tick{
+		out = p.plan(&h, f, nil, &Tick{
 			Dt: 0.02, Admitted: min(all, admitted), Left: min(all, admitted), Refused: all - min(all, admitted), InFlight: inFlight,
 			Limit: limit, Drop: drop,
 		}, 1)
 	}
-	return out
+	return out, one.plan
 }
 
 func TestTheMarkFollowsTheNeededRefusals(t *testing.T) {
@@ -109,13 +113,14 @@ func TestTheMarkFollowsTheNeededRefusals(t *testing.T) {
 		admitted float64
 		mark     int
 	}{{99, low}, {70, low}, {35, mid}, {12, mid}, {9, high}, {3, high}} {
-		require.Equal(t, c.mark, steps(offers, c.admitted, 40, 40, 0).mark, "room for %v of 100", c.admitted)
+		p, _ := steps(offers, c.admitted, 40, 40, 0)
+		require.Equal(t, c.mark, p.mark, "room for %v of 100", c.admitted)
 	}
-	calm := steps(offers, 100, 10, 40, 0)
+	calm, of := steps(offers, 100, 10, 40, 0)
 	require.Equal(t, low, calm.mark)
-	require.Equal(t, all(), calm.keys)
+	require.Equal(t, all(), of.keys)
 	require.Equal(t, [ranks]float64{above: 60, within: 40, at: 40, behind: 40, next: 40, below: 40}, calm.limits, "nothing is held back")
-	busy := steps(offers, 20, 40, 40, 0)
+	busy, _ := steps(offers, 20, 40, 40, 0)
 	require.Greater(t, busy.limits[above], 40.0)
 	require.Less(t, busy.limits[below], 12.0)
 }
@@ -124,13 +129,14 @@ func TestTheMarkFollowsTheNeededRefusals(t *testing.T) {
 func TestAClassAloneHasTheWholeLimit(t *testing.T) {
 	for _, class := range []int{0, Class(-4), Class(0), Class(4), Classes - 1} {
 		for _, admitted := range []float64{100, 50, 10} {
-			p := steps(map[int]float64{class: 100}, admitted, 40, 40, 0.3)
+			p, of := steps(map[int]float64{class: 100}, admitted, 40, 40, 0.3)
 			require.Equal(t, class, p.mark)
-			require.Equal(t, all(), p.keys)
-			require.Zero(t, p.fits)
+			require.False(t, p.chooses)
+			require.Equal(t, all(), of.keys)
+			require.Zero(t, of.fits)
 			require.InDelta(t, 40, p.limits[at], 0)
 			require.Equal(t, class, p.dropAt)
-			require.InDelta(t, 0.7, p.stays.keyless, 1e-9)
+			require.InDelta(t, 0.7, of.stays.keyless, 1e-9)
 		}
 	}
 }
@@ -138,16 +144,16 @@ func TestAClassAloneHasTheWholeLimit(t *testing.T) {
 func TestDropsBeginAtTheBottom(t *testing.T) {
 	low, mid := Class(-4), Class(0)
 	offers := map[int]float64{low: 60, mid: 40}
-	p := steps(offers, 100, 40, 40, 0.3)
+	p, of := steps(offers, 100, 40, 40, 0.3)
 	require.Equal(t, low, p.dropAt)
-	require.InDelta(t, 0.5, p.stays.keyless, 1e-9)
-	p = steps(offers, 100, 40, 40, 0.8)
+	require.InDelta(t, 0.5, of.stays.keyless, 1e-9)
+	p, of = steps(offers, 100, 40, 40, 0.8)
 	require.Equal(t, mid, p.dropAt)
-	require.InDelta(t, 0.5, p.stays.keyless, 1e-9)
+	require.InDelta(t, 0.5, of.stays.keyless, 1e-9)
 }
 
 // stateOf returns a State with a plan. Each of the keys has sent its number of requests.
-func stateOf(p *plan, sent map[string]uint64) *State {
+func stateOf(p *plan, of *routePlan, sent map[string]uint64) *State {
 	s := &State{}
 	for r := range s.limits {
 		s.limits[r].Store(100 - 10*int64(r))
@@ -155,12 +161,11 @@ func stateOf(p *plan, sent map[string]uint64) *State {
 	k := newSketch(7)
 	for key, n := range sent {
 		for class := range Classes {
-			k.add(k.place(class, key), n)
+			k.add(k.place(class, 0, key), n)
 		}
 	}
 	s.sketch.Store(k)
-	s.keys.set(p.keys, p.fits, steady)
-	s.stays.set(p.stays, 0, steady)
+	s.one.set(of, steady)
 	s.mark.Store(pack(p, classMask)) // next to nothing is counted
 	return s
 }
@@ -174,11 +179,15 @@ func keyAt(part float64, below bool) string {
 	}
 }
 
+func ask(s *State, priority int, key string, now int64) Answer {
+	return s.Ask(&spillway.Request{Priority: spillway.Priority(priority), Key: key}, now)
+}
+
 // Ask refuses by class and by key as a plan says.
 func TestAskByRank(t *testing.T) {
 	unlucky, lucky := keyAt(0.5, true), keyAt(0.5, false)
-	p := &plan{mark: Class(0), next: Class(-4), keys: cut{keyless: 0.5, light: 0.5, level: 100}, stays: all()}
-	s := stateOf(p, map[string]uint64{"heavy": 400})
+	p := &plan{mark: Class(0), next: Class(-4), chooses: true}
+	s := stateOf(p, &routePlan{keys: cut{keyless: 0.5, light: 0.5, level: 100}, stays: all()}, map[string]uint64{"heavy": 400})
 	for _, c := range []struct {
 		priority int
 		key      string
@@ -187,13 +196,13 @@ func TestAskByRank(t *testing.T) {
 		{4, "", above}, {4, unlucky, above}, {4, "heavy", above}, {1, "", above}, {0, lucky, at}, {0, unlucky, behind}, {-4, lucky, next},
 		{-1, lucky, below}, {-5, "", below},
 	} {
-		got := s.Ask(c.priority, c.key, 1)
+		got := ask(s, c.priority, c.key, 1)
 		require.Equal(t, Answer{Limit: 100 - 10*int64(c.want)}, got, "%+v", c)
 	}
 	for key, want := range map[string]float64{"": 0.5, "heavy": 0.25, lucky: 1, unlucky: 0} {
 		n := 0.0
 		for i := range 10_000 {
-			if s.Ask(0, key, int64(i+1)).Limit == 100-10*int64(at) {
+			if ask(s, 0, key, int64(i+1)).Limit == 100-10*int64(at) {
 				n++
 			}
 		}
@@ -203,34 +212,34 @@ func TestAskByRank(t *testing.T) {
 
 // Keys below their share fit; only those above it are over.
 func TestAskKnowsWhoIsOverItsShare(t *testing.T) {
-	s := stateOf(&plan{mark: Class(0), keys: cut{keyless: 0.5, light: 1, level: 100}, fits: 80, stays: all()},
+	s := stateOf(&plan{mark: Class(0), chooses: true}, &routePlan{keys: cut{keyless: 0.5, light: 1, level: 100}, fits: 80, stays: all()},
 		map[string]uint64{"small": 60, "heavy": 400, "dear": 400})
 	s.Weigh(map[string]float64{"dear": 5})
 	over := 0
 	for i := range 1000 {
-		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "small", int64(i+1)))
-		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "unknown", int64(i+1)))
-		require.Equal(t, Answer{Limit: 90, Fits: true}, s.Ask(0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
-		if a := s.Ask(0, "heavy", int64(i+1)); a.Over {
+		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "small", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "unknown", int64(i+1)))
+		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
+		if a := ask(s, 0, "heavy", int64(i+1)); a.Over {
 			require.Equal(t, Answer{Limit: 70, Over: true}, a)
 			over++
 		}
-		require.False(t, s.Ask(0, "", int64(i+1)).Over)
+		require.False(t, ask(s, 0, "", int64(i+1)).Over)
 	}
 	require.InDelta(t, 750, over, 50)
 }
 
 func TestAskDropsByRank(t *testing.T) {
 	unlucky, lucky := keyAt(0.25, true), keyAt(0.25, false)
-	s := stateOf(&plan{keys: all(), dropAt: Class(0), stays: cut{keyless: 0.75, light: 0.75, level: 100}}, map[string]uint64{"heavy": 400})
+	s := stateOf(&plan{drops: true, dropAt: Class(0)}, &routePlan{keys: all(), stays: cut{keyless: 0.75, light: 0.75, level: 100}}, map[string]uint64{"heavy": 400})
 	for key, want := range map[string]float64{"": 0.25, "heavy": 0.75, lucky: 0, unlucky: 1} {
 		n := 0.0
 		for i := range 10_000 {
-			if s.Ask(0, key, int64(i+1)).Dropped {
+			if ask(s, 0, key, int64(i+1)).Dropped {
 				n++
 			}
-			require.False(t, s.Ask(1, key, int64(i+1)).Dropped)
-			require.True(t, s.Ask(-1, key, int64(i+1)).Dropped)
+			require.False(t, ask(s, 1, key, int64(i+1)).Dropped)
+			require.True(t, ask(s, -1, key, int64(i+1)).Dropped)
 		}
 		require.InDelta(t, want, n/10_000, 0.02, "key %q", key)
 	}
@@ -241,13 +250,13 @@ func TestAskAllocatesNothing(t *testing.T) {
 	now := int64(0)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		now++
-		s.Ask(0, "a key of a certain length", now)
+		ask(&s, 0, "a key of a certain length", now)
 	}))
-	full := stateOf(&plan{mark: Class(0), keys: cut{light: 1, level: 10}, fits: 10, stays: cut{light: 1, level: 10}}, nil)
+	full := stateOf(&plan{mark: Class(0), chooses: true}, &routePlan{keys: cut{light: 1, level: 10}, fits: 10, stays: cut{light: 1, level: 10}}, nil)
 	full.Weigh(map[string]float64{"a key of a certain length": 2})
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		now++
-		full.Ask(0, "a key of a certain length", now)
+		ask(full, 0, "a key of a certain length", now)
 	}))
 }
 
@@ -256,11 +265,15 @@ func TestPlansOfAnyInput(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	odd := []float64{0, 1e-9, 0.5, 1, 3, 100, 1e9, math.Inf(1)}
 	pick := func() float64 { return odd[rng.IntN(len(odd)-1)] }
-	for range 40 {
+	rounds := 40
+	if race.Enabled {
+		rounds = 3
+	}
+	for range rounds {
 		var s State
 		for i := range 200 {
 			for range rng.IntN(30) {
-				s.Ask(rng.IntN(60)-30, []string{"", "a", strconv.Itoa(i)}[rng.IntN(3)], rng.Int64())
+				ask(&s, rng.IntN(60)-30, []string{"", "a", strconv.Itoa(i)}[rng.IntN(3)], rng.Int64())
 			}
 			limit := odd[rng.IntN(len(odd))]
 			s.Step(&Tick{
@@ -285,7 +298,7 @@ func TestAskDuringSteps(t *testing.T) {
 	for g := range 4 {
 		all.Go(func() {
 			for i := range 20_000 {
-				s.Ask(i%9-4, strconv.Itoa(i%50), int64(i*7+g))
+				ask(&s, i%9-4, strconv.Itoa(i%50), int64(i*7+g))
 			}
 		})
 	}
@@ -298,12 +311,13 @@ func TestAskDuringSteps(t *testing.T) {
 func BenchmarkAsk(b *testing.B) {
 	for name, key := range map[string]string{"no key": "", "key of 16 bytes": "0123456789abcdef"} {
 		b.Run(name, func(b *testing.B) {
-			s := stateOf(&plan{mark: Class(0), keys: cut{keyless: 0.5, light: 1, level: 10}, fits: 10, stays: all()}, map[string]uint64{key: 50})
+			s := stateOf(&plan{mark: Class(0), chooses: true}, &routePlan{keys: cut{keyless: 0.5, light: 1, level: 10}, fits: 10, stays: all()},
+				map[string]uint64{key: 50})
 			now := int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				now += 137
-				s.Ask(0, key, now)
+				ask(s, 0, key, now)
 			}
 		})
 	}

@@ -21,25 +21,25 @@ type rank int
 
 const (
 	above  rank = iota // a higher class: it fits, together with all above it
-	within             // in the class at the mark, with a key that sends less than its share
+	within             // in the class at the mark, with a key or a route that sends less than its share
 	at                 // in the class at the mark
-	behind             // in that class, and its key has had its share
+	behind             // in that class, and its key or its route has had its share
 	next               // in the next lower class, while the class at the mark leaves room
 	below              // all the others
 	ranks
 )
 
-// A plan says which requests to refuse.
+// A plan says which requests to refuse, together with the plans of the routes.
 type plan struct {
-	calm bool    // none is refused, and requests take as long as ever
-	mark int     // class of the mark
-	keys cut     // the requests of that class that are not behind
-	fits float64 // requests per window up to which its keys rank above; 0 if none do
+	calm    bool // none is refused, and requests take as long as ever
+	mark    int  // class of the mark
+	chooses bool // some requests of that class are behind
+	byRoute bool // it is divided among its routes
 
 	next   int            // the next lower class, or mark if there is nothing left for it
 	limits [ranks]float64 // greatest number in flight that a request of each rank may join
+	drops  bool           // some requests are dropped
 	dropAt int            // class of the quantile Drop: requests of lower classes are dropped
-	stays  cut            // the requests of dropAt that are not dropped
 }
 
 // A planner makes plans. The zero planner has seen nothing.
@@ -49,6 +49,7 @@ type planner struct {
 	span                   float64
 	floor                  float64 // requests per window up to which a key is light
 	rates                  rates   // scratch
+	samples                [mostRoutes + 1]int
 }
 
 const (
@@ -63,6 +64,8 @@ const (
 	fits     = 0.95 // share of the admitted requests up to which a class and those above it fit
 	uses     = 1.05 // the same, from which on they leave nothing to lower classes
 	chosen   = 1.1  // requests chosen by their keys, as a multiple of those that there is room for
+	push     = 1.25 // the same of a route that is cut, in busy time: the dearest would fill gaps
+	scraps   = 0.1  // share of the limit that requests behind may fill then
 	reserve  = 0.75 // share of the limit that the class of the mark may fill at least
 	gaps     = 0.5  // share of the limit that requests behind may fill
 	yield    = 0.4  // part of the excess of the higher classes that the class of the mark leaves free below the limit
@@ -74,18 +77,24 @@ const (
 // window returns the seconds over which requests are counted by class and key.
 func (p *planner) window() float64 { return levelSpan * max(p.span, rateSpan) }
 
-// observe takes in t and returns the share of the requests that there is room for.
-func (p *planner) observe(h *Histogram, t *Tick, weight float64) float64 {
+// observe takes in t and returns the share of the requests that there is room for, by number or by busy time.
+func (p *planner) observe(h *Histogram, f *routes, t *Tick, weight float64) float64 {
 	p.span = max(p.span, rateSpan)
-	keep := math.Exp(-t.Dt / p.span)
-	h.fold(math.Exp(-t.Dt/p.window()), weight)
+	keep, keepWork := math.Exp(-t.Dt/p.span), math.Exp(-t.Dt/p.window())
+	h.fold(keepWork, weight)
 	if p.refused == 0 {
 		keep = 0 // the requests before the first refusal say nothing about the overload
+	}
+	if f.shared {
+		f.step(t.Dt, keep, keepWork, weight, h.all, p.refused == 0 && t.Refused == 0)
 	}
 	p.offered = p.offered*keep + t.Admitted + t.Refused
 	p.refused = p.refused*keep + t.Refused
 	p.left = p.left*keep + t.Left
 	p.span = min(max(enough/max(p.offered/p.span, 1e-9), rateSpan), mostSpan)
+	if f.shared {
+		f.mixed(t.Dt, t.Left, p.left, p.refused)
+	}
 	p.inFlight = t.InFlight + (p.inFlight-t.InFlight)*math.Exp(-t.Dt/stay)
 	if p.refused < 0.5 { // of a request
 		p.refused = 0
@@ -94,16 +103,25 @@ func (p *planner) observe(h *Histogram, t *Tick, weight float64) float64 {
 	passed := p.left // at first, requests are admitted that fill the limit, or none while a lower one is reached
 	if passed < few {
 		passed = max(passed, p.offered-p.refused)
+	} else if f.shared && f.offered > 0 {
+		return min(f.ended/f.offered, 1)
 	}
 	return min(passed/p.offered, 1)
 }
 
 // plan takes in t and returns what to do until the next tick. The levels in h count weight requests each.
-func (p *planner) plan(h *Histogram, k *sketch, t *Tick, weight float64) plan {
-	admitted := p.observe(h, t, weight)
+func (p *planner) plan(h *Histogram, f *routes, k *sketch, t *Tick, weight float64) plan {
+	admitted := p.observe(h, f, t, weight)
 	p.floor = steady * weight
-	out := plan{keys: all(), stays: all()}
-	p.split(&out, h, k, t.Drop)
+	if f.shared {
+		h = &f.total
+	}
+	f.level, f.decide = math.Inf(1), false
+	for _, r := range f.all {
+		r.plan = routePlan{keys: all(), stays: all()}
+	}
+	var out plan
+	p.split(&out, h, f, k, t.Drop)
 	limit := t.Limit
 	if admitted == 1 {
 		out.calm = t.Calm
@@ -127,23 +145,23 @@ func (p *planner) plan(h *Histogram, k *sketch, t *Tick, weight float64) plan {
 			higher = with
 		}
 	}
+	share := h.share(out.mark)
 	fit := higher // share of the requests that fit
-	if keys := h.keys(out.mark); keys >= leastBy && k != nil {
-		pass := (admitted - higher) / max(h.share(out.mark), 1e-9)
-		k.read(out.mark, &p.rates)
-		if chosen := p.rates.cut(chosen*pass, p.floor); chosen.decides {
-			out.keys = chosen
-		}
-		even := p.rates.cut(pass, p.floor)
-		if with := higher + even.within*keys*h.share(out.mark); even.within > 0 && with <= fits*room {
-			out.fits = even.level
-			fit = with
+	if within := share * p.choose(&out, h, f, k, (admitted-higher)/max(share, 1e-9)); within > 0 && higher+within <= fits*room {
+		fit = higher + within
+	} else {
+		for _, r := range f.all {
+			r.plan.fits = 0
 		}
 	}
 	out.limits[above] = limit + max(1, limit/2, excess(higher/max(admitted, 1e-9)))
-	out.limits[within] = max(limit, min(t.Most, limit+max(1, min(2*limit, excess(fit/max(admitted, 1e-9))))))
+	extra, fill := min(2*limit, excess(fit/max(admitted, 1e-9))), gaps
+	if out.byRoute { // many cheap requests may have to wait for a dear one, and a dear one fills more than a gap
+		extra, fill = 2*limit, scraps
+	}
+	out.limits[within] = max(limit, min(t.Most, limit+max(1, extra)))
 	out.limits[at] = max(limit-yield*excess(higher/max(admitted, 1e-9)), reserve*limit)
-	out.limits[behind] = gaps * limit
+	out.limits[behind] = fill * limit
 	out.limits[below] = guard * limit
 	out.limits[next] = out.limits[below]
 	out.next = out.mark
@@ -152,6 +170,63 @@ func (p *planner) plan(h *Histogram, k *sketch, t *Tick, weight float64) plan {
 		out.limits[next] = min(max(limit/2, limit*(1-(1-admitted)/max(1-with, 1e-9))), out.limits[at])
 	}
 	return out
+}
+
+// choose divides the class at the mark among its routes, and each route among its keys, if a share of the class passes.
+// It returns the part of the class whose routes or keys are cut by nothing.
+func (p *planner) choose(out *plan, h *Histogram, f *routes, k *sketch, pass float64) (within float64) {
+	out.byRoute = f.divide(out.mark)
+	even, more := pass, chosen*pass
+	level, widest := math.Inf(1), math.Inf(1)
+	if out.byRoute {
+		level, widest = f.fill(min(chosen*pass, 1-1e-9)), f.fill(push*pass)
+		if even := f.fill(pass); !math.IsInf(even, 1) {
+			f.level = even * f.total.class[out.mark] / p.window() / 1e9
+		}
+	}
+	p.sampled(f, k, out.mark)
+	for _, r := range f.all {
+		own, need := &r.plan, r.plan.need
+		if need == 0 {
+			continue
+		}
+		if out.byRoute {
+			if need <= level {
+				own.fits = math.Inf(1)
+				within += need
+				continue
+			}
+			even, more = level/chosen/need, min(widest/need, 1)
+			own.keys, own.over = alike(more), even < pass
+		}
+		if keyed := f.keyed(h, r, out.mark); p.byKeys(r, k, keyed) {
+			k.read(out.mark, r.number, &p.rates)
+			if c := p.rates.cut(more, p.floor); c.decides {
+				own.keys = c
+			}
+			if c := p.rates.cut(even, p.floor); c.within > 0 {
+				own.fits = c.level
+				within += c.within * keyed * need
+			}
+		}
+		out.chooses = out.chooses || own.keys != all()
+	}
+	f.decide = out.byRoute && out.chooses
+	out.chooses = out.chooses || !math.IsInf(level, 1)
+	return within
+}
+
+// sampled counts the remembered requests of the routes of a class for byKeys.
+func (p *planner) sampled(f *routes, k *sketch, class int) {
+	p.samples[0] = fewKeyed // enough to ask the sketch
+	if f.shared && k != nil {
+		k.samples(class, &p.samples)
+	}
+}
+
+// byKeys reports whether the keys of a route may decide, of whose requests a part is keyed.
+func (p *planner) byKeys(r *route, k *sketch, keyed float64) bool {
+	return k != nil && keyed >= leastBy && p.samples[r.number] >= fewKeyed
 }
 
 // excess returns the number of requests that a queue of the given load, 0 to 1, exceeds with probability tail (M/M/1).
@@ -163,23 +238,37 @@ func excess(load float64) float64 {
 }
 
 // split finds the class in which the quantile drop lies.
-func (p *planner) split(o *plan, h *Histogram, k *sketch, drop float64) {
+func (p *planner) split(o *plan, h *Histogram, f *routes, k *sketch, drop float64) {
 	if drop <= 0 {
 		return
 	}
-	o.dropAt = h.lowest(0)
+	o.drops, o.dropAt = true, h.lowest(0)
 	lower := 0.0
 	for c := range Classes {
 		share := h.share(c)
 		if lower+share > drop {
-			o.dropAt, o.stays = c, alike(1-(drop-lower)/share)
-			if h.keys(c) >= leastBy && k != nil {
-				k.read(c, &p.rates)
-				o.stays = p.rates.cut(o.stays.light, p.floor)
-			}
+			o.dropAt = c
+			p.keep(h, f, k, c, 1-(drop-lower)/share)
 			break
 		}
 		lower += share
+	}
+}
+
+// keep lets a share of the requests of a class stay.
+func (p *planner) keep(h *Histogram, f *routes, k *sketch, class int, share float64) {
+	pass, byRoute := share, f.divide(class)
+	level := f.fill(share)
+	p.sampled(f, k, class)
+	for _, r := range f.all {
+		if byRoute {
+			pass = min(level/max(r.plan.need, 1e-12), 1)
+		}
+		r.plan.stays = alike(pass)
+		if p.byKeys(r, k, f.keyed(h, r, class)) {
+			k.read(class, r.number, &p.rates)
+			r.plan.stays = p.rates.cut(pass, p.floor)
+		}
 	}
 }
 

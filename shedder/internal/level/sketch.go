@@ -1,6 +1,7 @@
 package level
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/spillway-go/spillway/internal/splitmix"
@@ -14,8 +15,11 @@ const (
 
 	recents    = 1 << 10 // requests that are remembered
 	classAt    = rows * columnBits
-	weightAt   = classAt + classBits
-	weightUnit = 1000 // of a request's weight
+	routeAt    = classAt + classBits
+	routeBits  = 9
+	weightAt   = routeAt + routeBits
+	weightUnit = 512             // in an octave of the weight of a request
+	weightOne  = 10 * weightUnit // weight 1
 
 	timeBits    = 40
 	timesOver   = 1 << 10 // requests of a key over which their time is averaged
@@ -46,8 +50,10 @@ func newSketch(seed uint64) *sketch {
 	return k
 }
 
-// place returns the places of a key of a class in the rows, columnBits each.
-func (k *sketch) place(class int, key string) uint64 { return Position(key, k.seed+uint64(class)) }
+// place returns the places of a key of a class and a route in the rows, columnBits each.
+func (k *sketch) place(class int, route uint64, key string) uint64 {
+	return Position(key, k.seed+uint64(class)+route<<classBits)
+}
 
 // estimate returns the number of requests in the window of the key at a place.
 func (k *sketch) estimate(at uint64) uint64 {
@@ -100,18 +106,36 @@ func (k *sketch) time(at uint64) uint64 {
 	return max(min(a, b), min(max(a, b), c))
 }
 
-// note remembers a request of a class with a key at a place. A key of weight 2 counts as if it sent half as much.
-func (k *sketch) note(class int, at uint64, weight float64) {
-	w := uint64(min(max(weight*weightUnit, 1), 1<<20-1))
-	k.recent[k.next.Add(1)%recents].Store(at&(1<<classAt-1) | uint64(class)<<classAt | w<<weightAt)
+// note remembers a request of a class and a route with a key at a place. A key of weight 2 counts as if it sent half as
+// much.
+func (k *sketch) note(class int, route, at uint64, weight float64) {
+	w := uint64(weightOne)
+	if weight != 1 {
+		w = uint64(min(max(weightOne+weightUnit*math.Log2(weight)+0.5, 1), 2*weightOne))
+	}
+	k.recent[k.next.Add(1)%recents].Store(at&(1<<classAt-1) | uint64(class)<<classAt | route<<routeAt | w<<weightAt)
 }
 
-// read sets r to the present rates of the keys of the remembered requests of a class.
-func (k *sketch) read(class int, r *rates) {
+// read sets r to the present rates of the keys of the remembered requests of a class and a route.
+func (k *sketch) read(class int, route uint64, r *rates) {
 	*r = rates{ready: k.known.Load() >= enoughTimes}
 	for i := range k.recent {
+		if n := k.recent[i].Load(); n>>classAt&(1<<(classBits+routeBits)-1) == uint64(class)|route<<classBits && n != 0 {
+			rate := float64(k.estimate(n)) / (1 << part)
+			if w := n >> weightAt; w != weightOne {
+				rate *= math.Exp2(float64(weightOne-int64(w)) / weightUnit)
+			}
+			r.add(rate, float64(k.time(n)))
+		}
+	}
+}
+
+// samples returns how many remembered requests of a class each route has.
+func (k *sketch) samples(class int, of *[mostRoutes + 1]int) {
+	*of = [mostRoutes + 1]int{}
+	for i := range k.recent {
 		if n := k.recent[i].Load(); n != 0 && int(n>>classAt&classMask) == class {
-			r.add(float64(k.estimate(n))/(1<<part)*weightUnit/float64(n>>weightAt), float64(k.time(n)))
+			of[n>>routeAt&(1<<routeBits-1)%uint64(len(of))]++
 		}
 	}
 }

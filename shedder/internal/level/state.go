@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/internal/inflight"
 	"github.com/spillway-go/spillway/internal/splitmix"
 )
@@ -14,8 +15,8 @@ import (
 // use, also with [State.Step], of which one call may run at a time.
 type State struct {
 	mark     atomic.Uint64 // see pack
-	keys     line          // requests of the class at the mark that are not behind
-	stays    line          // requests of the class dropAt that are not dropped
+	one      route         // all requests, while routes is nil
+	routes   atomic.Pointer[routes]
 	rotation atomic.Uint64
 	limits   [ranks]atomic.Int64
 	sketch   atomic.Pointer[sketch] // nil until a request has a key
@@ -23,7 +24,8 @@ type State struct {
 	levels   Histogram
 	planner  planner
 	adviser  adviser
-	shift    int // of the present mark
+	alone    routes // one, for the planner
+	shift    int    // of the present mark
 	fair     float64
 }
 
@@ -33,9 +35,9 @@ const (
 	nextAt    = classBits
 	dropAt    = 2 * classBits
 	shiftAt   = 3 * classBits
-	byKeysAt  = 4 * classBits // 1 if keys decide in the class at the mark
-	dropsAt   = byKeysAt + 1  // 1 if requests are dropped
-	calmAt    = byKeysAt + 2  // 1 if the times of requests say how dear they are
+	chooseAt  = 4 * classBits // 1 if routes or keys decide in the class at the mark
+	dropsAt   = chooseAt + 1  // 1 if requests are dropped
+	calmAt    = chooseAt + 2  // 1 if the times of requests say how dear they are
 	classMask = 1<<classBits - 1
 )
 
@@ -44,10 +46,10 @@ func pack(p *plan, shift int) uint64 {
 	if p.calm {
 		m |= 1 << calmAt
 	}
-	if p.keys != all() {
-		m |= 1 << byKeysAt
+	if p.chooses {
+		m |= 1 << chooseAt
 	}
-	if p.stays != all() || p.dropAt > 0 {
+	if p.drops {
 		m |= 1 << dropsAt
 	}
 	return m
@@ -66,8 +68,12 @@ func (l *line) set(c cut, fits, floor float64) {
 	l.floor.Store(estimateOf(floor))
 }
 
-// estimateOf returns requests per window in the units of a sketch.
-func estimateOf(requests float64) uint64 { return uint64(min(requests, 1<<40) * (1 << part)) }
+// estimateOf returns requests per window in the units of a sketch. It returns everything for +Inf.
+func estimateOf(requests float64) uint64 {
+	return uint64(min(requests, everything>>part) * (1 << part))
+}
+
+const everything = 1 << 40 << part
 
 // share returns x, 0 to 1, as a share of 2^64.
 func share(x float64) uint64 {
@@ -86,14 +92,14 @@ type claim struct {
 	rotation uint64
 }
 
-// claim returns the claim of a request. Time is in ns; chance follows from it.
-func (s *State) claim(class int, key string, now int64) claim {
+// claim returns the claim of a request of a route. Time is in ns; chance follows from it.
+func (s *State) claim(class int, route uint64, key string, now int64) claim {
 	c := claim{chance: chance(now)}
 	k := s.sketch.Load()
 	if key == "" || k == nil {
 		return c
 	}
-	c.keyed, c.estimate, c.key, c.rotation = true, k.estimate(k.place(class, key)), key, s.rotation.Load()
+	c.keyed, c.estimate, c.key, c.rotation = true, k.estimate(k.place(class, route, key)), key, s.rotation.Load()
 	if w := s.weights.Load(); w != nil {
 		c.estimate = uint64(float64(c.estimate) / weightOf(*w, key))
 	}
@@ -106,6 +112,9 @@ type side struct{ passes, fits, heavy bool }
 // of returns the side of a claim. Chance draws for heavy keys, so that each gets its share, and a hash of the key for
 // light ones, so that the same keys pass.
 func (l *line) of(c *claim) side {
+	if l.fits.Load() == everything {
+		return side{passes: true, fits: true}
+	}
 	if !c.keyed {
 		return side{passes: c.chance <= l.keyless.Load()}
 	}
@@ -137,18 +146,22 @@ type Answer struct {
 	Limit   int64 // greatest number in flight that it may join
 	Dropped bool  // it is refused whatever is in flight
 	Over    bool  // its key has had its share, and other keys need theirs
-	Fits    bool  // its key sends less than its share, so it ranks above others of its priority
+	Route   bool  // its route has had its share, and other routes need theirs
+	Fits    bool  // its key or its route sends less than its share, so it ranks above others of its priority
 }
 
 // Ask returns the answer for a request. Time is in ns since any fixed moment; chance follows from it.
-func (s *State) Ask(priority int, key string, now int64) Answer {
-	mark, class := s.mark.Load(), Class(priority)
+func (s *State) Ask(q *spillway.Request, now int64) Answer {
+	mark, class, r, f := s.mark.Load(), Class(int(q.Priority)), &s.one, s.routes.Load()
+	if f != nil {
+		r = f.of(q.Route)
+	}
 	// A sample of the levels will do: at high rates, all cores would write to the same counters.
 	if shift := mark >> shiftAt & classMask; sampled(shift, now) {
-		s.count(class, key, 1<<shift)
+		s.count(class, q, f, r, 1<<shift)
 	}
 	for {
-		a, was := s.answer(mark, class, key, now), mark
+		a, was := s.answer(mark, class, r, q.Key, now), mark
 		if mark = s.mark.Load(); mark == was {
 			return a
 		}
@@ -156,14 +169,14 @@ func (s *State) Ask(priority int, key string, now int64) Answer {
 }
 
 // answer returns the answer for a request by the given mark.
-func (s *State) answer(mark uint64, class int, key string, now int64) (a Answer) {
-	atMark, drops := class == int(mark&classMask) && mark>>byKeysAt&1 != 0, mark>>dropsAt&1 != 0 && class <= int(mark>>dropAt&classMask)
+func (s *State) answer(mark uint64, class int, of *route, key string, now int64) (a Answer) {
+	chooses, drops := class == int(mark&classMask) && mark>>chooseAt&1 != 0, mark>>dropsAt&1 != 0 && class <= int(mark>>dropAt&classMask)
 	r := s.rank(mark, class)
-	if atMark || drops {
-		c := s.claim(class, key, now)
+	if chooses || drops {
+		c := s.claim(class, of.number, key, now)
 		var own side
-		if atMark {
-			own = s.keys.of(&c)
+		if chooses {
+			own = of.keys.of(&c)
 			switch {
 			case own.fits:
 				r, a.Fits = within, true
@@ -172,9 +185,12 @@ func (s *State) answer(mark uint64, class int, key string, now int64) (a Answer)
 			}
 		}
 		if drops {
-			a.Dropped = class < int(mark>>dropAt&classMask) || !s.stays.of(&c).passes
+			a.Dropped = class < int(mark>>dropAt&classMask) || !of.stays.of(&c).passes
 		}
-		a.Over = own.heavy && (r == behind || a.Dropped) && s.keys.fits.Load() > 0
+		if r == behind || a.Dropped {
+			a.Over = own.heavy && of.keys.fits.Load() > 0
+			a.Route = !a.Over && of.over.Load()
+		}
 	}
 	a.Limit = s.limits[r].Load()
 	return a
@@ -217,30 +233,48 @@ func (s *State) rank(mark uint64, class int) rank {
 	return below
 }
 
-// count enters a request into the histogram, as n of its kind.
-func (s *State) count(class int, key string, n uint64) {
-	if key == "" {
-		s.levels.AddKeyless(class)
-		return
+// count enters a request into the histograms, as n of its kind.
+func (s *State) count(class int, q *spillway.Request, f *routes, r *route, n uint64) {
+	place := keyless
+	if q.Key != "" {
+		place = keyed
 	}
-	s.levels.Add(class)
-	if k := s.sketch.Load(); k != nil {
-		at, weight := k.place(class, key), 1.0
+	s.levels.add(class, place, 1)
+	if f != nil {
+		f.ask(r, class, place, q.Cost)
+	}
+	if k := s.sketch.Load(); k != nil && q.Key != "" {
+		at, weight := k.place(class, r.number, q.Key), 1.0
 		if w := s.weights.Load(); w != nil {
-			weight = weightOf(*w, key)
+			weight = weightOf(*w, q.Key)
 		}
 		k.add(at, n)
-		k.note(class, at, weight)
+		k.note(class, r.number, at, weight)
 	}
 }
 
-// Took tells how long an admitted request was in flight. Now is the time at which it was asked for.
-func (s *State) Took(priority int, key string, now int64, d time.Duration) {
-	k, mark := s.sketch.Load(), s.mark.Load()
-	if key == "" || k == nil || mark>>calmAt&1 == 0 || !sampled(mark>>shiftAt&classMask, now) {
+// Refuse counts a request that was asked for at now, and is refused.
+func (s *State) Refuse(q *spillway.Request, now int64) {
+	if f := s.routes.Load(); f != nil && sampled(s.mark.Load()>>shiftAt&classMask, now) {
+		ns, _ := f.busy(f.of(q.Route), q.Cost)
+		f.turned.Add(ns)
+	}
+}
+
+// Done ends an admitted request that was asked for at now.
+func (s *State) Done(q *spillway.Request, now int64, res *spillway.Result) {
+	mark, f := s.mark.Load(), s.routes.Load()
+	if f == nil && q.Key == "" || !sampled(mark>>shiftAt&classMask, now) {
 		return
 	}
-	k.took(k.place(Class(priority), key), uint64(max(d, 0)))
+	r := &s.one
+	if f != nil {
+		r = f.of(q.Route)
+		f.done(r, q, res)
+	}
+	if k := s.sketch.Load(); q.Key != "" && k != nil && mark>>calmAt&1 != 0 {
+		k.took(k.place(Class(int(q.Priority)), r.number, q.Key), uint64(max(res.Latency, 0)))
+	}
 }
 
 // samples is how many levels are counted in a tick, about, if there are more.
@@ -249,7 +283,12 @@ const samples = 256
 // Step makes a new plan. No limit becomes less than least.
 func (s *State) Step(t *Tick, least int64) {
 	s.rotation.Store(t.Rotation)
-	p := s.planner.plan(&s.levels, s.sketch.Load(), t, float64(uint64(1)<<s.shift))
+	f := s.routes.Load()
+	if f == nil {
+		f = &s.alone
+		f.rest, f.all = &s.one, append(f.all[:0], &s.one)
+	}
+	p := s.planner.plan(&s.levels, f, s.sketch.Load(), t, float64(uint64(1)<<s.shift))
 	s.turn(t)
 	s.adviser.step(t, &s.levels.fresh)
 	s.shift = bits.Len64(uint64(t.Admitted+t.Refused) / samples)
@@ -262,11 +301,12 @@ func (s *State) Step(t *Tick, least int64) {
 		// Until the mark is new, neither the old nor the new limit of a rank is exceeded.
 		s.limits[r].Store(min(limits[r], s.limits[r].Load()))
 	}
-	s.keys.set(p.keys, p.fits, s.planner.floor)
-	s.stays.set(p.stays, 0, s.planner.floor)
-	s.fair = math.Inf(1)
-	if p.fits > 0 {
-		s.fair = p.fits / s.planner.window()
+	s.fair, s.alone.level = math.Inf(1), f.level
+	for _, r := range f.all {
+		r.set(&r.plan, s.planner.floor)
+		if r.plan.fits > 0 {
+			s.fair = min(s.fair, r.plan.fits/s.planner.window())
+		}
 	}
 	s.mark.Store(pack(&p, s.shift))
 	for r := range limits {
@@ -297,12 +337,52 @@ func (s *State) Weigh(weights map[string]float64) {
 	s.weights.Store(&weights)
 }
 
+// ShareByRoute divides the busy time among routes, or ceases to.
+func (s *State) ShareByRoute(on bool) {
+	switch f := s.routes.Load(); {
+	case !on:
+		s.routes.Store(nil)
+	case f == nil:
+		s.routes.Store(newRoutes())
+	}
+}
+
+// Cost returns how long a request of a route takes in a calm service, or 0 if that is unknown.
+func (s *State) Cost(route string) time.Duration {
+	if f := s.routes.Load(); f != nil {
+		return f.cost(route)
+	}
+	return 0
+}
+
+// Routes returns the number of routes that have a share of their own.
+func (s *State) Routes() int {
+	if f := s.routes.Load(); f != nil {
+		return len(*f.known.Load())
+	}
+	return 0
+}
+
 // Mark returns the priority below which requests only get what the others leave.
 func (s *State) Mark() int { return Priority(int(s.mark.Load() & classMask)) }
 
 // FairShare returns the requests per second above which a key is cut in favour of others, at a weight of 1. It is +Inf
 // while none is. Like Step, it is not safe for concurrent use.
 func (s *State) FairShare() float64 { return s.fair }
+
+// Mix returns how long the requests that end now take, as a multiple of what requests take when none is refused, by the costs
+// of their routes; and how long the refused ones take, as a multiple of those that end. Like Step, it is not safe for
+// concurrent use.
+func (s *State) Mix() (now, refused float64) {
+	if f := s.routes.Load(); f != nil {
+		return f.mix, f.refusedMix
+	}
+	return 1, 1
+}
+
+// RouteShare returns the busy time per second, as a number of requests at work, above which a route is cut in favour of
+// others. It is +Inf while none is. Like Step, it is not safe for concurrent use.
+func (s *State) RouteShare() float64 { return s.alone.level }
 
 // Advice returns what clients should hold back. It must not be called during [State.Step].
 func (s *State) Advice() Advice { return s.adviser.advice() }
