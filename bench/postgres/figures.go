@@ -36,7 +36,8 @@ type result struct {
 	SLO         float64  `json:"slo_ms,omitempty"`
 	WithinSLO   *float64 `json:"within_slo,omitempty"` // of the answered
 
-	Passes []float64 `json:"pass_goodput"`
+	Served map[string]float64 `json:"served"` // share of the requests of each route that got useful answers
+	Passes []float64          `json:"pass_goodput"`
 }
 
 // fixedShare is the share of the best goodput that a fixed limit has to keep to count for the p99.
@@ -58,9 +59,11 @@ func (r *result) measure(samples []sample, from, to time.Duration, capacity floa
 	var counts [unsent + 1]float64
 	var latencies, refusals, lags []time.Duration
 	good, goodLast, within := 0.0, 0.0, 0.0
+	var came, served [routeCount]float64
 	half := from + (to-from)/2
 	for _, s := range sent {
 		counts[s.kind]++
+		came[s.route]++
 		lags = append(lags, s.lag)
 		if s.kind == refused {
 			refusals = append(refusals, s.latency)
@@ -73,6 +76,7 @@ func (r *result) measure(samples []sample, from, to time.Duration, capacity floa
 		}
 		if s.useful() {
 			good++
+			served[s.route]++
 			if s.at >= half {
 				goodLast++
 			}
@@ -85,6 +89,12 @@ func (r *result) measure(samples []sample, from, to time.Duration, capacity floa
 	r.P50, r.P99, r.RefusedP99 = quantile(latencies, 0.5), quantile(latencies, 0.99), quantile(refusals, 0.99)
 	if lag := quantile(lags, 0.99); lag != nil {
 		r.LagP99 = *lag
+	}
+	r.Served = map[string]float64{}
+	for i, name := range routeNames() {
+		if came[i] > 0 {
+			r.Served[name] = served[i] / came[i]
+		}
 	}
 	if r.SLO > 0 && len(latencies) > 0 {
 		r.WithinSLO = overload.Known(within / float64(len(latencies)))

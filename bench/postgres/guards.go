@@ -24,6 +24,7 @@ import (
 const (
 	perRoute       = "spillway-route" // a shedder for each route
 	withSLO        = "spillway-slo"   // one shedder with an objective
+	fairRoutes     = "spillway-fair"  // one shedder that divides the busy time among the routes
 	throttlePrefix = "throttle:"      // chi's Throttle
 )
 
@@ -78,6 +79,11 @@ func findGuard(name string, slo time.Duration) (overload.Guard, error) {
 			return shed(next, &shedder.Options{SLO: slo})
 		}}, nil
 	}
+	if name == fairRoutes {
+		return overload.Guard{Name: name, Wrap: func(next http.Handler) (http.Handler, overload.StatsFunc, error) {
+			return shed(next, &shedder.Options{FairRoutes: true})
+		}}, nil
+	}
 	if text, ok := strings.CutPrefix(name, throttlePrefix); ok {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {
@@ -87,7 +93,7 @@ func findGuard(name string, slo time.Duration) (overload.Guard, error) {
 			return middleware.Throttle(limit)(next), nil, nil
 		}}, nil
 	}
-	known := []string{"none", "fixed:N", throttlePrefix + "N", perRoute, withSLO}
+	known := []string{"none", "fixed:N", throttlePrefix + "N", perRoute, withSLO, fairRoutes}
 	all := peers.Guards()
 	for _, g := range all {
 		known = append(known, g.Name)
@@ -105,5 +111,15 @@ func shed(next http.Handler, o *shedder.Options) (http.Handler, overload.StatsFu
 		return nil, nil, err
 	}
 	gate := spillway.New(s)
-	return httpgate.Handler(gate, nil)(next), func() overload.View { return overload.Shedding(gate, s) }, nil
+	named := httpgate.Options{Request: func(r *http.Request) spillway.Request { return spillway.Request{Route: routeOf(r)} }}
+	return httpgate.Handler(gate, &named)(next), func() overload.View { return overload.Shedding(gate, s) }, nil
+}
+
+// routeOf returns the name of the route of a request, or "" if there is none.
+func routeOf(r *http.Request) string {
+	names := routeNames()
+	if name := strings.TrimPrefix(r.URL.Path, "/"); slices.Contains(names[:], name) {
+		return name
+	}
+	return ""
 }

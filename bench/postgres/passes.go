@@ -296,6 +296,10 @@ func middle(passes []*result) *result {
 	out.P99 = known(func(r *result) *float64 { return r.P99 })
 	out.RefusedP99 = known(func(r *result) *float64 { return r.RefusedP99 })
 	out.WithinSLO = known(func(r *result) *float64 { return r.WithinSLO })
+	out.Served = map[string]float64{}
+	for name := range passes[0].Served {
+		out.Served[name] = figure(func(r *result) float64 { return r.Served[name] })
+	}
 	out.Passes = nil
 	for _, r := range passes {
 		out.Passes = append(out.Passes, r.Goodput)

@@ -19,14 +19,20 @@ type route struct {
 	args  func() []any
 }
 
+// routeNames returns the names of the routes, in their order.
+func routeNames() [routeCount]string { return [...]string{"one", "page", "sum"} }
+
+const routeCount = 3
+
 // routes returns the routes of the app, the cheap ones first.
 func routes() []route {
+	names := routeNames()
 	key := func() []any { return []any{1 + rand.IntN(rowCount)} }
 	page := func() []any { return []any{1 + rand.IntN(rowCount-100)} }
 	return []route{
-		{"one", "select id, customer, kind, amount::float8, note from orders where id = $1", key},
-		{"page", "select id, customer, kind, amount::float8, note from orders where id >= $1 order by id limit 100", page},
-		{"sum", `select 0, count(*)::int4, kind, sum(amount)::float8, max(note) from orders where customer <> $1 group by kind`,
+		{names[0], "select id, customer, kind, amount::float8, note from orders where id = $1", key},
+		{names[1], "select id, customer, kind, amount::float8, note from orders where id >= $1 order by id limit 100", page},
+		{names[2], `select 0, count(*)::int4, kind, sum(amount)::float8, max(note) from orders where customer <> $1 group by kind`,
 			func() []any { return []any{rand.IntN(1000)} }},
 	}
 }
@@ -40,6 +46,8 @@ type mix struct {
 func mixes() []mix {
 	return []mix{
 		{"mixed", []float64{0.7, 0.2, 0.1}},
+		{"one", []float64{1, 0, 0}},
+		{"page", []float64{0, 1, 0}},
 		{"dear", []float64{0, 0, 1}},
 	}
 }
@@ -49,7 +57,7 @@ func findMix(name string) (mix, error) {
 	if i := slices.IndexFunc(all, func(m mix) bool { return m.name == name }); i >= 0 {
 		return all[i], nil
 	}
-	return mix{}, fmt.Errorf("-mixes: no mix %q; there are mixed and dear", name)
+	return mix{}, fmt.Errorf("-mixes: no mix %q; there are mixed, one, page and dear", name)
 }
 
 // pick returns a route by its index, for a number from 0 to 1.

@@ -54,9 +54,9 @@ func parse(args []string, out io.Writer) (*settings, error) {
 		flags.PrintDefaults()
 	}
 	guards := flags.String("guards", "none,spillway,spillway-route,spillway-slo,failsafe,throttle:32",
-		"guards to compare: none, fixed:N, throttle:N (chi's), spillway, spillway-route (a shedder for each route), spillway-slo, failsafe, "+
-			"or another peer of bench/peers")
-	mixNames := flags.String("mixes", "mixed,dear", "mixes of routes: mixed (70 % one row, 20 % 100 rows, 10 % aggregate), dear (aggregate alone)")
+		"guards to compare: none, fixed:N, throttle:N (chi's), spillway, spillway-route (a shedder for each route), spillway-fair (one with "+
+			"FairRoutes), spillway-slo, failsafe, or another peer of bench/peers")
+	mixNames := flags.String("mixes", "mixed,dear", "mixes of routes: mixed (70 % one row, 20 % 100 rows, 10 % aggregate), or one of them alone: one, page, dear")
 	loads := flags.String("loads", "0.9,1.1,2,5", "loads to step to from half the capacity, as multiples of it")
 	faultNames := flags.String("faults", "none,cold,stop,restart,lock", "what happens: none (a step of the load), cold (the app is started straight "+
 		"into -coldload), stop (of the database, 3 s), restart (of the database), lock (of the table, 5 s)")
