@@ -50,7 +50,7 @@ func TestBurstsWait(t *testing.T) {
 		base          string
 		usual         float64
 		with, without float64 // greatest share lost with a queue, least without
-	}{{"step", 0.4, most, 0.01}, {"pool", 0.4, most, 0}, {"pool", 0.45, most, 0.001}, {"pool", 0.5, 2 * most, 0.03}} {
+	}{{"step", 0.4, most, 0.005}, {"pool", 0.45, most, 0.001}, {"pool", 0.5, 2 * most, 0.02}} {
 		t.Run(fmt.Sprint(c.base, c.usual), func(t *testing.T) {
 			var with, without float64
 			for seed := range uint64(runs) {
@@ -118,7 +118,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 			with.Classes[i].P99, without.Classes[i].P99)
 	}
 	heavy, light := with.Classes[0], with.Classes[1]
-	require.Less(t, light.P99, heavy.P99*2/3)
+	require.Less(t, light.P99, heavy.P99*4/5)
 	require.GreaterOrEqual(t, light.Served, 0.998)
 	require.LessOrEqual(t, lost(with), 0.001)
 }
