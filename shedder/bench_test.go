@@ -89,8 +89,8 @@ func BenchmarkGateShedderPriority(b *testing.B) {
 	measure(b, through(spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical}, inForce(b)))
 }
 
-// BenchmarkGateDeadlineShedder is BenchmarkGateShedderPriority with a policy of package deadline in front, and requests with
-// a timeout.
+// BenchmarkGateDeadlineShedder is BenchmarkGateShedderPriority with a policy of package deadline in front, requests with a
+// timeout, and FairRoutes.
 func BenchmarkGateDeadlineShedder(b *testing.B) {
 	r := spillway.Request{Key: "tenant-0123456789", Route: "GET /items/{id}", Priority: spillway.Critical, Timeout: time.Second}
 	one := through(r, spillway.Must(deadline.New(nil)), inForce(b))

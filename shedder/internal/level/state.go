@@ -152,28 +152,35 @@ type Answer struct {
 
 // Ask returns the answer for a request. Time is in ns since any fixed moment; chance follows from it.
 func (s *State) Ask(q *spillway.Request, now int64) Answer {
-	mark, class, r, f := s.mark.Load(), Class(int(q.Priority)), &s.one, s.routes.Load()
-	if f != nil {
-		r = f.of(q.Route)
-	}
+	mark, class := s.mark.Load(), Class(int(q.Priority))
 	// A sample of the levels will do: at high rates, all cores would write to the same counters.
 	if shift := mark >> shiftAt & classMask; sampled(shift, now) {
-		s.count(class, q, f, r, 1<<shift)
+		s.count(class, q, 1<<shift)
 	}
 	for {
-		a, was := s.answer(mark, class, r, q.Key, now), mark
+		a, was := s.answer(mark, class, q, now), mark
 		if mark = s.mark.Load(); mark == was {
 			return a
 		}
 	}
 }
 
+// route returns the route of a request, and all routes, or nil if there is one for all requests.
+func (s *State) route(q *spillway.Request) (*routes, *route) {
+	f := s.routes.Load()
+	if f == nil {
+		return nil, &s.one
+	}
+	return f, f.of(q.Route)
+}
+
 // answer returns the answer for a request by the given mark.
-func (s *State) answer(mark uint64, class int, of *route, key string, now int64) (a Answer) {
+func (s *State) answer(mark uint64, class int, q *spillway.Request, now int64) (a Answer) {
 	chooses, drops := class == int(mark&classMask) && mark>>chooseAt&1 != 0, mark>>dropsAt&1 != 0 && class <= int(mark>>dropAt&classMask)
 	r := s.rank(mark, class)
 	if chooses || drops {
-		c := s.claim(class, of.number, key, now)
+		_, of := s.route(q)
+		c := s.claim(class, of.number, q.Key, now)
 		var own side
 		if chooses {
 			own = of.keys.of(&c)
@@ -234,7 +241,8 @@ func (s *State) rank(mark uint64, class int) rank {
 }
 
 // count enters a request into the histograms, as n of its kind.
-func (s *State) count(class int, q *spillway.Request, f *routes, r *route, n uint64) {
+func (s *State) count(class int, q *spillway.Request, n uint64) {
+	f, r := s.route(q)
 	place := keyless
 	if q.Key != "" {
 		place = keyed
