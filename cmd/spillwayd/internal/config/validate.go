@@ -14,10 +14,12 @@ import (
 	"github.com/spillway-go/spillway/limiter"
 )
 
+// MaxBackends is the greatest number of backends.
+const MaxBackends = 256
+
 const (
-	maxBackends = 256
-	maxRoutes   = 500
-	maxName     = 40 // of a route; "." and the kind of its limit follow
+	maxRoutes = 500
+	maxName   = 40 // of a route; "." and the kind of its limit follow
 )
 
 // validate returns an error that names the invalid field and its value.
@@ -46,6 +48,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("shedder.maxLimit: must be at least minLimit, which is %d, got %d", s.MinLimit, s.MaxLimit)
 	case s.MaxWait < time.Millisecond || s.MaxWait > time.Hour:
 		return fmt.Errorf("shedder.maxWait: must be 1ms to 1h, got %v", s.MaxWait)
+	}
+	if c.DryRun && s.MaxQueue > 0 {
+		return fmt.Errorf("shedder.maxQueue: must be 0 in a dry run, because requests would wait in it, got %d", s.MaxQueue)
 	}
 	if err := oneOf("client.key", c.Client.Key, "none", "ip", "header"); err != nil {
 		return err
@@ -81,8 +86,8 @@ func (l *Listen) validate(path string) error {
 }
 
 func (b *Backend) validate() error {
-	if len(b.URLs) == 0 || len(b.URLs) > maxBackends {
-		return fmt.Errorf("backend.urls: must have 1 to %d entries, got %d", maxBackends, len(b.URLs))
+	if len(b.URLs) == 0 || len(b.URLs) > MaxBackends {
+		return fmt.Errorf("backend.urls: must have 1 to %d entries, got %d", MaxBackends, len(b.URLs))
 	}
 	for i, u := range b.URLs {
 		if err := backendURL(u); err != nil {
