@@ -30,7 +30,8 @@ type backend struct {
 	down         atomic.Bool  // by active checks
 	ejectedUntil atomic.Int64 // by its breaker, in ns of the Unix time; 0 while it is closed
 	probed       atomic.Int64 // when it last got a request while its breaker was not closed
-	refusing     share        // of its answers that are refusals
+	trouble      share        // of the requests that it refused or failed
+	troubledAt   atomic.Int64 // when it last did, in ns of the Unix time
 	answers      [4]atomic.Int64
 }
 
@@ -96,35 +97,45 @@ func (b *backend) taken(now time.Time) bool {
 	return at-last >= int64(probeEvery) && b.probed.CompareAndSwap(last, at)
 }
 
+// troubleLife is how long trouble counts after the last of it. Then a backend is tried like the others.
+const troubleLife = time.Second
+
 // load returns a figure to compare backends by: the requests in flight, weighted by what the backend says of its load and by how many
-// requests it refuses.
+// requests it refused or failed lately. Without that, a backend that fails at once would get the most requests.
 func (b *backend) load(now time.Time) float64 {
 	const least, dislike = 0.25, 9
 	weight := 1.0
 	if l, ok := b.report.get(now); ok {
 		weight = least + max(l.CPU, l.Application)
 	}
-	return (float64(b.meter.inFlight.Load()) + 1) * weight * (1 + dislike*b.refusing.value())
+	if now.UnixNano()-b.troubledAt.Load() < int64(troubleLife) {
+		weight *= 1 + dislike*b.trouble.value()
+	}
+	return (float64(b.meter.inFlight.Load()) + 1) * weight
 }
 
 // answered notes an answer to a request that was sent at now.
-func (b *backend) answered(res *http.Response, err error, now time.Time) {
+func (b *backend) answered(r *http.Request, res *http.Response, err error, now time.Time) {
+	result := answered
 	switch {
-	case err != nil:
-		if spillway.RejectionOf(err) == nil {
-			b.answers[unreached].Add(1)
-		}
+	case err != nil && (r.Context().Err() != nil || spillway.RejectionOf(err) != nil): // no fault of the backend
 		return
+	case err != nil:
+		result = unreached
 	case refused(res):
-		b.refusing.add(1)
-		b.answers[refusal].Add(1)
-	default:
-		b.refusing.add(0)
-		if res.StatusCode >= http.StatusInternalServerError {
-			b.answers[failed].Add(1)
-		} else {
-			b.answers[answered].Add(1)
-		}
+		result = refusal
+	case res.StatusCode >= http.StatusInternalServerError:
+		result = failed
+	}
+	b.answers[result].Add(1)
+	if result == answered {
+		b.trouble.add(0)
+	} else {
+		b.trouble.add(1)
+		b.troubledAt.Store(now.UnixNano())
+	}
+	if res == nil {
+		return
 	}
 	if field, given := res.Header[orca.Header]; given && b.report.due(now) {
 		if l, ok := orca.Parse(field); ok {

@@ -189,7 +189,7 @@ func (p *Pool) send(r *http.Request) (*http.Response, error) {
 	}
 	b.address(r, p.o.Host == "backend")
 	res, err := b.rt.RoundTrip(r)
-	b.answered(res, err, now)
+	b.answered(r, res, err, now)
 	if res != nil && !p.o.PassLoad {
 		delete(res.Header, orca.Header)
 		delete(res.Header, "Spillway-Overload")
