@@ -65,6 +65,7 @@ var floors = map[string]int{
 	"telemetry/":          3,
 	"sim":                 4,
 	"bench":               4,
+	"cmd":                 4,
 	"examples":            4,
 	"lab":                 4,
 }

@@ -35,7 +35,8 @@ func (p *peers) rewrite(pr *httputil.ProxyRequest) {
 		delete(out.Header, p.priority) // the backend trusts the proxy
 	}
 	out.Header[orca.Format] = []string{"text"} // some servers report their load only if asked
-	out.URL.Scheme, out.URL.Host = "http", "backend"
+	out.URL.Scheme, out.URL.Host = "http", "backend" // the pool chooses one
+	out.URL.RawQuery = in.URL.RawQuery               // as it came: the proxy reads no parameters
 }
 
 // trusts reports whether the peer at address is a trusted proxy.

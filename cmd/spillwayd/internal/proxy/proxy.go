@@ -99,7 +99,7 @@ func (p *Proxy) cpuOptions() *stats.CPUOptions {
 
 // ServeHTTP answers a request of a client.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p.draining.Load() {
+	if p.draining.Load() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // in HTTP/2 it becomes a GOAWAY
 	}
 	if r.Method == http.MethodConnect {
