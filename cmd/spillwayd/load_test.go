@@ -17,7 +17,7 @@ import (
 
 // The real load: a pool of workers as a server of threads or processes has it, and clients that give up.
 const (
-	workers  = 8
+	workers  = 4
 	work     = 20 * time.Millisecond
 	capacity = float64(workers) / 0.02 // requests per second
 	overload = 5

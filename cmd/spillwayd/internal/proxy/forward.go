@@ -34,7 +34,7 @@ func (p *peers) rewrite(pr *httputil.ProxyRequest) {
 	} else {
 		delete(out.Header, p.priority) // the backend trusts the proxy
 	}
-	out.Header[orca.Format] = []string{"text"} // some servers report their load only if asked
+	out.Header[orca.Format] = []string{"text"}       // some servers report their load only if asked
 	out.URL.Scheme, out.URL.Host = "http", "backend" // the pool chooses one
 	out.URL.RawQuery = in.URL.RawQuery               // as it came: the proxy reads no parameters
 }
