@@ -190,7 +190,11 @@ func (p *Pool) send(r *http.Request) (*http.Response, error) {
 	b.address(r, p.o.Host == "backend")
 	res, err := b.rt.RoundTrip(r)
 	b.answered(r, res, err, now)
-	if res != nil && !p.o.PassLoad {
+	if res == nil {
+		return nil, err
+	}
+	b.watch(res, p.o.PassLoad)
+	if !p.o.PassLoad {
 		delete(res.Header, orca.Header)
 		delete(res.Header, "Spillway-Overload")
 	}

@@ -225,6 +225,30 @@ func TestLoadReports(t *testing.T) {
 	require.Zero(t, application, "old reports do not count")
 }
 
+func TestLoadReportsOfGRPC(t *testing.T) {
+	const report = "CQAAAAAAANA/"
+	s := newBackend(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc+proto")
+		w.Header().Set("Trailer", "Grpc-Status, Endpoint-Load-Metrics-Bin")
+		_, _ = io.WriteString(w, "message")
+		w.Header().Set("Grpc-Status", "0")
+		w.Header().Set("Endpoint-Load-Metrics-Bin", report)
+	})
+	p := newPool(t, nil, s.URL)
+	r, err := http.NewRequest(http.MethodPost, "http://backend/", nil)
+	require.NoError(t, err)
+	res, err := p.RoundTrip(r)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, "message", string(body))
+	require.Equal(t, http.Header{"Grpc-Status": {"0"}}, res.Trailer)
+	cpu, err := p.CPU()
+	require.NoError(t, err)
+	require.Equal(t, 0.25, cpu)
+}
+
 func TestRetriesGoToAnotherBackend(t *testing.T) {
 	gone, good := newBackend(t, ok), newBackend(t, ok)
 	gone.Close()
