@@ -138,7 +138,7 @@ func (c *Config) validateRoutes() error {
 		return fmt.Errorf("routes: must have at most %d entries, got %d", maxRoutes, len(c.Routes))
 	}
 	mux := http.NewServeMux()
-	names := map[string]bool{"": true, "default": true, "shedder": true}
+	names := map[string]bool{"": true, "default": true, "shedder": true, "backends": true, "rules": true}
 	for i := range c.Routes {
 		r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 		if err := register(mux, r.Match); err != nil {
@@ -148,7 +148,7 @@ func (c *Config) validateRoutes() error {
 		case len(r.Name) > maxName || strings.ContainsFunc(r.Name, func(c rune) bool { return c < ' ' || c > '~' }):
 			return fmt.Errorf("%s.name: must be printable ASCII of at most %d bytes, got %q", path, maxName, r.Name)
 		case names[r.Name]:
-			return fmt.Errorf("%s.name: must differ from other names, from default and from shedder, got %q", path, r.Name)
+			return fmt.Errorf("%s.name: must differ from other names and from default, shedder, backends and rules, got %q", path, r.Name)
 		case r.Deadline != 0 && r.Deadline < time.Millisecond:
 			return fmt.Errorf("%s.deadline: must be at least 1ms, or 0s for none, got %v", path, r.Deadline)
 		}
