@@ -466,6 +466,23 @@ func TestNumbersChangeWhileItRuns(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 }
 
+func TestRequestsMayWaitForTheirTurn(t *testing.T) {
+	for _, per := range []string{config.PerAll, config.PerClient} {
+		p := start(t, echo, func(c *config.Config) {
+			c.Client.Key = "ip"
+			c.Routes = []config.Route{{
+				Match: "/", Name: "all", Rate: &config.Rate{Rate: limiter.Per(20, time.Second), MaxWait: patience, Per: per},
+			}}
+		})
+		began := time.Now()
+		for range 5 {
+			res, _ := p.get(p.url)
+			require.Equal(t, http.StatusOK, res.StatusCode)
+		}
+		require.GreaterOrEqual(t, time.Since(began), 195*time.Millisecond, "the first passes at once, and four wait for 50 ms each")
+	}
+}
+
 func TestTLSWithHTTP2(t *testing.T) {
 	own := httptest.NewUnstartedServer(nil)
 	own.StartTLS() // for its certificate

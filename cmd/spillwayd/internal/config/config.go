@@ -133,10 +133,22 @@ type Route struct {
 
 // Rate limits the requests of a route in time.
 type Rate struct {
-	Rate  limiter.Rate `conf:"rate"`
-	Burst int          `conf:"burst"`
-	Per   string       `conf:"per"`
+	Rate    limiter.Rate  `conf:"rate"`
+	Burst   int           `conf:"burst"`
+	MaxWait time.Duration `conf:"maxWait"`
+	Per     string        `conf:"per"`
 }
+
+// Rule returns the rule with the given name: a bucket, or a shaper if requests may wait.
+func (r *Rate) Rule(name string) limiter.Rule {
+	if r.MaxWait > 0 {
+		return limiter.Shaper{Name: name, Rate: r.Rate, Slack: r.Burst, MaxWait: r.MaxWait}
+	}
+	return limiter.Bucket{Name: name, Rate: r.Rate, Burst: r.Burst}
+}
+
+// Tunable reports whether the numbers can change while spillwayd runs: all but those of clients whose requests may wait.
+func (r *Rate) Tunable() bool { return r.MaxWait == 0 || r.Per == PerAll }
 
 // Concurrency limits the requests of a route that run at once.
 type Concurrency struct {

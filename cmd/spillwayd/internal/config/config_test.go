@@ -90,9 +90,10 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		backend + "routes: [{match: /a, priority: high}]":       `routes[0].priority: `,
 		backend + "routes: [{match: /a, rate: {rate: fast}}]":   `routes[0].rate.rate: `,
 		backend + "routes: [{match: /a, rate: {rate: 1/s}}]":    `routes[0].rate.per: client needs client.key to be ip or header, which is none`,
-		backend + "routes: [{match: /a, rate: {rate: 1/s, per: all}, limit: 3}]": `routes[0].limit: there is no such field; routes[0] has match`,
-		backend + "routes: [{match: /a, concurrency: {limit: 0}}]":               `routes[0].concurrency.limit: must be at least 1, got 0`,
-		backend + "dryRun: true\nshedder: {maxQueue: 5}":                         `shedder.maxQueue: must be 0 in a dry run`,
+		backend + "routes: [{match: /a, rate: {rate: 1/s, per: all}, limit: 3}]":                  `routes[0].limit: there is no such field; routes[0] has match`,
+		backend + "routes: [{match: /a, concurrency: {limit: 0}}]":                                `routes[0].concurrency.limit: must be at least 1, got 0`,
+		backend + "dryRun: true\nshedder: {maxQueue: 5}":                                          `shedder.maxQueue: must be 0 in a dry run`,
+		backend + "dryRun: true\nroutes: [{match: /a, rate: {rate: 1/s, per: all, maxWait: 1s}}]": `routes[0].rate.maxWait: must be 0s in a dry run`,
 		backend + backend:  `duplicate key "backend"`,
 		backend + "drain:": `drain: must not be empty`,
 	} {

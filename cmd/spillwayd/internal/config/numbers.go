@@ -27,8 +27,12 @@ func (c *Config) Document() ([]byte, error) {
 	}
 	for i := range c.Routes {
 		r := &c.Routes[i]
-		if r.Rate != nil {
-			targets[RateTarget(r.Name)] = map[string]any{"Rate": r.Rate.Rate, "Burst": r.Rate.Burst}
+		if l := r.Rate; l != nil && l.Tunable() {
+			numbers := map[string]any{"Rate": l.Rate, "Burst": l.Burst}
+			if l.MaxWait > 0 {
+				numbers = map[string]any{"Rate": l.Rate, "Slack": l.Burst, "MaxWait": l.MaxWait.String()}
+			}
+			targets[RateTarget(r.Name)] = numbers
 		}
 		if r.Concurrency != nil {
 			targets[ConcurrencyTarget(r.Name)] = map[string]any{"Limit": r.Concurrency.Limit}
@@ -59,8 +63,8 @@ func (c *Config) structure() Config {
 	out.Shedder = Shedder{}
 	out.Routes = make([]Route, len(c.Routes))
 	for i, r := range c.Routes {
-		if r.Rate != nil {
-			r.Rate = &Rate{Per: r.Rate.Per}
+		if l := r.Rate; l != nil && l.Tunable() {
+			r.Rate = &Rate{Per: l.Per, MaxWait: min(l.MaxWait, 1)} // whether requests wait is no number
 		}
 		if r.Concurrency != nil {
 			r.Concurrency = &Concurrency{Per: r.Concurrency.Per}

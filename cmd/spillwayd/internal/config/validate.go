@@ -154,8 +154,11 @@ func (c *Config) validateRoutes() error {
 		}
 		names[r.Name] = true
 		if l := r.Rate; l != nil {
-			if _, err := limiter.New(limiter.Bucket{Rate: l.Rate, Burst: l.Burst}); err != nil {
+			if _, err := limiter.New(l.Rule("")); err != nil {
 				return fmt.Errorf("%s.rate: %w", path, err)
+			}
+			if c.DryRun && l.MaxWait > 0 {
+				return fmt.Errorf("%s.rate.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
 			}
 			if err := c.per(path+".rate.per", l.Per); err != nil {
 				return err

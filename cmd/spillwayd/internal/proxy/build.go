@@ -80,7 +80,11 @@ func (b *builder) route(r *config.Route) (*route, error) {
 	policies := append([]spillway.Policy(nil), b.shared...)
 	if l := r.Rate; l != nil {
 		name := config.RateTarget(r.Name)
-		p, err := b.limit(limiter.Bucket{Name: name, Rate: l.Rate, Burst: l.Burst}, name, l.Per)
+		build := b.limit
+		if !l.Tunable() {
+			build = b.shaper
+		}
+		p, err := build(l.Rule(name), name, l.Per)
 		if err != nil {
 			return nil, err
 		}
@@ -130,4 +134,11 @@ func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, e
 	}
 	b.targets[name] = rules.Of(limit)
 	return b.trial(limit), nil
+}
+
+// shaper makes a limit for each client in which its requests wait.
+func (b *builder) shaper(rule limiter.Rule, name, _ string) (spillway.Policy, error) {
+	return limiter.NewRegistry(&limiter.RegistryOptions{
+		Name: name, New: func(string) (limiter.Member, error) { return limiter.New(rule) },
+	})
 }
