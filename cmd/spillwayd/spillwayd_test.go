@@ -362,7 +362,7 @@ func TestAdminPages(t *testing.T) {
 	p.get(p.url)
 	for path, want := range map[string]string{
 		"/healthz": "ok\n", "/readyz": "ok\n", "/metrics": `spillwayd_connections_total{name="127.0.0.1:0",result="accepted"} 1`,
-		"/debug/spillway/": "<title>", "/debug/spillway/rules": "shedder",
+		"/debug/spillway/": "<title>", "/debug/spillway/rules": `"in_force"`,
 	} {
 		res, body := p.get(p.admin + path)
 		require.Equal(t, http.StatusOK, res.StatusCode, path)

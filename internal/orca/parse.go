@@ -1,6 +1,7 @@
 package orca
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -78,23 +79,18 @@ func (l *Load) parseText(report string) bool {
 	return true
 }
 
+// parseJSON reads {"cpu_utilization": 0.3}, or the same in the JSON form of protobuf.
 func (l *Load) parseJSON(report string) bool {
-	var r map[string]any
+	var r struct {
+		CPU         float64 `json:"cpu_utilization"`
+		CPU2        float64 `json:"cpuUtilization"` //nolint:tagliatelle // protobuf writes it
+		Application float64 `json:"application_utilization"`
+		App2        float64 `json:"applicationUtilization"` //nolint:tagliatelle // as above
+	}
 	if json.Unmarshal([]byte(report), &r) != nil {
 		return false
 	}
-	for name, to := range map[string]*float64{
-		"cpu_utilization": &l.CPU, "cpuUtilization": &l.CPU,
-		"application_utilization": &l.Application, "applicationUtilization": &l.Application,
-	} {
-		if v, given := r[name]; given {
-			f, ok := v.(float64)
-			if !ok {
-				return false
-			}
-			*to = f
-		}
-	}
+	l.CPU, l.Application = cmp.Or(r.CPU, r.CPU2), cmp.Or(r.Application, r.App2)
 	return true
 }
 

@@ -208,15 +208,19 @@ func TestLoadReports(t *testing.T) {
 	p := newPool(t, nil, a.URL, b.URL)
 	_, err := p.CPU()
 	require.ErrorIs(t, err, errNoReport)
-	require.Eventually(t, func() bool {
-		r, _ := http.NewRequest(http.MethodGet, "http://backend/", nil)
+	for i := range p.backends {
+		p.backends[1-i].down.Store(true)
+		r, err := http.NewRequest(http.MethodGet, "http://backend/", nil)
+		require.NoError(t, err)
 		res, err := p.RoundTrip(r)
 		require.NoError(t, err)
 		res.Body.Close()
 		require.Empty(t, res.Header.Get("Endpoint-Load-Metrics"), "clients do not see it")
-		cpu, err := p.CPU()
-		return err == nil && cpu > 0.59 && cpu < 0.61
-	}, patience, time.Millisecond)
+		p.backends[1-i].down.Store(false)
+	}
+	cpu, err := p.CPU()
+	require.NoError(t, err)
+	require.InDelta(t, 0.6, cpu, 1e-9)
 	application, err := p.Application(time.Now())
 	require.NoError(t, err)
 	require.Equal(t, 1.5, application)
