@@ -77,11 +77,13 @@ type connections struct{ *listen.Listener }
 // Metrics yields the figures of the Listener.
 func (c connections) Metrics() iter.Seq[stats.Metric] {
 	return func(yield func(stats.Metric) bool) {
-		s := c.Stats()
+		s := c.Counts()
 		const help = "Connections, by what became of them."
 		for _, m := range []stats.Metric{
 			{Name: "spillwayd.connections.open", Help: "Open connections.", Unit: "{connection}", Kind: stats.KindGauge, Value: float64(s.Open)},
-			counted("accepted", help, s.Accepted-s.OverClient-s.BadProxy), counted("over_client", help, s.OverClient), counted("bad_proxy", help, s.BadProxy),
+			counted("accepted", help, s.Accepted-s.OverClient-s.BadProxy),
+			counted("over_client", help, s.OverClient),
+			counted("bad_proxy", help, s.BadProxy),
 		} {
 			if !yield(m) {
 				return

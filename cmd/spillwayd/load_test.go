@@ -54,9 +54,7 @@ func goodput(t *testing.T, url string) float64 {
 			break
 		}
 		for ; float64(sent) < overload*capacity*now.Seconds(); sent++ {
-			calls.Add(1)
-			go func() {
-				defer calls.Done()
+			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), patient)
 				defer cancel()
 				r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -72,7 +70,7 @@ func goodput(t *testing.T, url string) float64 {
 				if err == nil && res.StatusCode == http.StatusOK && now >= settle {
 					good.Add(1)
 				}
-			}()
+			})
 		}
 		time.Sleep(2 * time.Millisecond) // the pace of the load
 	}

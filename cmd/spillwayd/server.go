@@ -52,7 +52,7 @@ func try(conf *config.Config) error {
 
 // serve runs until ctx ends and the last request is answered. File is the path of the file of conf, or "".
 func serve(ctx context.Context, conf *config.Config, file string, logger *slog.Logger) error {
-	s, err := newServer(conf, file, logger)
+	s, err := newServer(conf, file, logger) //nolint:contextcheck // it has the life of the server, which outlives ctx
 	if err != nil {
 		return err
 	}
@@ -148,13 +148,11 @@ func (s *server) run(ctx context.Context) error {
 	defer cancel(nil)
 	var running sync.WaitGroup
 	for _, serve := range s.serve {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 				cancel(err)
 			}
-		}()
+		})
 	}
 	if s.admin != nil {
 		s.admin.start(cancel)
@@ -182,11 +180,7 @@ func (s *server) drain() error {
 		errs = make([]error, len(s.servers))
 	)
 	for i, h := range s.servers {
-		ends.Add(1)
-		go func() {
-			defer ends.Done()
-			errs[i] = h.Shutdown(ctx)
-		}()
+		ends.Go(func() { errs[i] = h.Shutdown(ctx) })
 	}
 	ends.Wait()
 	if err := errors.Join(errs...); err != nil {

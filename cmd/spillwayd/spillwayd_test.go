@@ -285,7 +285,7 @@ func TestGRPCPassesOverH2C(t *testing.T) {
 	p.client.Transport = &http.Transport{Protocols: &protocols}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/shop.Items/Get", strings.NewReader("message"))
 	require.NoError(t, err)
-	r.Header.Set("Te", "trailers")
+	r.Header.Set("TE", "trailers")
 	r.Header.Set("Content-Type", "application/grpc")
 	res, body := p.do(r)
 	require.Equal(t, 2, res.ProtoMajor)
@@ -491,7 +491,7 @@ func TestTLSWithHTTP2(t *testing.T) {
 	cert, key := writePair(t, dir, own)
 	p := start(t, echo, func(c *config.Config) { c.Listen[0].TLS = &config.TLS{Cert: cert, Key: key} })
 	p.client.Transport = &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // a certificate of its own
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 	res, body := p.get(strings.Replace(p.url, "http:", "https:", 1))
 	require.Equal(t, 2, res.ProtoMajor)

@@ -69,7 +69,7 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		"backend: {urls: http://a}":                             `backend.urls: must be a list, got "http://a"`,
 		"backend: {urls: [a]}":                                  `backend.urls[0]: must be an URL with http, https or h2c and a host, or unix: and a path, got "a"`,
 		"backend: {urls: [http://a/b]}":                         `backend.urls[0]: must have no path, query or user, got "http://a/b"`,
-		"backend: {urls: ['unix:a']}":                           `backend.urls[0]: must be an absolute path after unix:, got "unix:a"`,
+		"backend: {urls: ['unix:a']}":                           `backend.urls[0]: must be unix: and an absolute path, got "unix:a"`,
 		"backend: {urls: [http://a, http://a]}":                 `backend.urls[1]: must not stand twice, got "http://a"`,
 		backend + "shedder: {slo: 250}":                         `shedder.slo: must be a duration such as "250ms", at least 0, got 250`,
 		backend + "shedder: {slo: 1ms}":                         `shedder.slo: must be at least 10ms, or 0s for none, got 1ms`,

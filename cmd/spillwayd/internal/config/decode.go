@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ func decode(v any, to reflect.Value, path string) error {
 	if to.Type() == reflect.TypeFor[time.Duration]() {
 		return decodeDuration(v, to, path)
 	}
-	if u, ok := to.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](to.Addr()); ok {
 		return decodeText(v, u, path)
 	}
 	switch to.Kind() {
@@ -103,20 +104,11 @@ func decodeStruct(v any, to reflect.Value, path string) error {
 	}
 	first := ""
 	for name := range object {
-		if !contains(names, name) && (first == "" || name < first) {
+		if !slices.Contains(names, name) && (first == "" || name < first) {
 			first = name
 		}
 	}
 	return fmt.Errorf("%s: there is no such field; %s has %s", join(path, first), orFile(path), strings.Join(names, ", "))
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 func decodeDuration(v any, to reflect.Value, path string) error {
@@ -133,7 +125,7 @@ func decodeDuration(v any, to reflect.Value, path string) error {
 }
 
 func decodeText(v any, to encoding.TextUnmarshaler, path string) error {
-	s := ""
+	var s string
 	switch v := v.(type) {
 	case string:
 		s = v

@@ -153,25 +153,30 @@ func (c *Config) validateRoutes() error {
 			return fmt.Errorf("%s.deadline: must be at least 1ms, or 0s for none, got %v", path, r.Deadline)
 		}
 		names[r.Name] = true
-		if l := r.Rate; l != nil {
-			if _, err := limiter.New(l.Rule("")); err != nil {
-				return fmt.Errorf("%s.rate: %w", path, err)
-			}
-			if c.DryRun && l.MaxWait > 0 {
-				return fmt.Errorf("%s.rate.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
-			}
-			if err := c.per(path+".rate.per", l.Per); err != nil {
-				return err
-			}
+		if err := c.validateLimits(r, path); err != nil {
+			return err
 		}
-		if l := r.Concurrency; l != nil {
-			if l.Limit < 1 {
-				return fmt.Errorf("%s.concurrency.limit: must be at least 1, got %d", path, l.Limit)
-			}
-			if err := c.per(path+".concurrency.per", l.Per); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (c *Config) validateLimits(r *Route, path string) error {
+	if l := r.Rate; l != nil {
+		if _, err := limiter.New(l.Rule("")); err != nil {
+			return fmt.Errorf("%s.rate: %w", path, err)
 		}
+		if c.DryRun && l.MaxWait > 0 {
+			return fmt.Errorf("%s.rate.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
+		}
+		if err := c.per(path+".rate.per", l.Per); err != nil {
+			return err
+		}
+	}
+	if l := r.Concurrency; l != nil {
+		if l.Limit < 1 {
+			return fmt.Errorf("%s.concurrency.limit: must be at least 1, got %d", path, l.Limit)
+		}
+		return c.per(path+".concurrency.per", l.Per)
 	}
 	return nil
 }
@@ -223,7 +228,7 @@ func prefixes(path string, list []netip.Prefix) error {
 func backendURL(text string) error {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		if !strings.HasPrefix(path, "/") {
-			return errors.New("must be an absolute path after unix:")
+			return errors.New("must be unix: and an absolute path")
 		}
 		return nil
 	}
@@ -241,7 +246,6 @@ func backendURL(text string) error {
 
 // isField reports whether name is the name of a header field.
 func isField(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
-	})
+	const lower, upper, others = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "!#$%&'*+-.^_`|~0123456789"
+	return name != "" && strings.TrimLeft(name, lower+upper+others) == ""
 }

@@ -76,7 +76,8 @@ func (c *Certificate) reload() {
 	c.mu.Lock()
 	c.bad = err.Error()
 	c.mu.Unlock()
-	c.logger.Warn("spillwayd: the certificate cannot be read, the last good one stays", slog.String("cert", c.cert), slog.String("error", err.Error()))
+	c.logger.Warn("spillwayd: the certificate cannot be read, the last good one stays",
+		slog.String("cert", c.cert), slog.String("error", err.Error()))
 }
 
 func (c *Certificate) look() (seen [2]stamp, err error) {

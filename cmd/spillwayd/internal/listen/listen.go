@@ -43,8 +43,8 @@ type Listener struct {
 
 type counters struct{ open, accepted, overClient, badProxy atomic.Int64 }
 
-// Stats is a snapshot of a [Listener].
-type Stats struct {
+// Counts is a snapshot of a [Listener].
+type Counts struct {
 	Open       int64 // connections now
 	Accepted   int64
 	OverClient int64 // closed because the client had MaxPerClient
@@ -68,8 +68,7 @@ func New(inner net.Listener, o Options) (*Listener, error) {
 	}
 	l.clients.most = o.MaxPerClient
 	l.closing, l.cancel = context.WithCancel(context.Background())
-	l.running.Add(1)
-	go l.run()
+	l.running.Go(l.run)
 	return l, nil
 }
 
@@ -91,10 +90,10 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Stats returns a snapshot.
-func (l *Listener) Stats() Stats {
+// Counts returns a snapshot. It may be called at any time.
+func (l *Listener) Counts() Counts {
 	s := &l.stats
-	return Stats{Open: s.open.Load(), Accepted: s.accepted.Load(), OverClient: s.overClient.Load(), BadProxy: s.badProxy.Load()}
+	return Counts{Open: s.open.Load(), Accepted: s.accepted.Load(), OverClient: s.overClient.Load(), BadProxy: s.badProxy.Load()}
 }
 
 // end makes Accept return err from now on.
@@ -109,7 +108,6 @@ func (l *Listener) end(err error) {
 const mostPause = time.Second
 
 func (l *Listener) run() {
-	defer l.running.Done()
 	pause := 5 * time.Millisecond
 	for l.room() {
 		c, err := l.Listener.Accept()
@@ -131,11 +129,7 @@ func (l *Listener) run() {
 		l.stats.accepted.Add(1)
 		l.stats.open.Add(1)
 		if l.speaksProxy(c.RemoteAddr()) {
-			l.running.Add(1)
-			go func() { // bounded by MaxConnections and by proxyWait
-				defer l.running.Done()
-				l.introduce(c)
-			}()
+			l.running.Go(func() { l.introduce(c) }) // bounded by MaxConnections and by proxyWait
 			continue
 		}
 		l.offer(&conn{Conn: c, l: l})

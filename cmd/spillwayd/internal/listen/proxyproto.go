@@ -52,6 +52,7 @@ func readProxy(c net.Conn) (from net.Addr, rest []byte, err error) {
 // parseProxy parses the header at the beginning of b and returns its size. The error is io.ErrUnexpectedEOF if more bytes are
 // needed.
 func parseProxy(b []byte) (from net.Addr, size int, err error) {
+	const line = "PROXY "
 	sig := signature()
 	switch n := min(len(b), len(sig)); {
 	case bytes.Equal(b[:n], sig[:n]):
@@ -59,9 +60,9 @@ func parseProxy(b []byte) (from net.Addr, size int, err error) {
 			return nil, 0, io.ErrUnexpectedEOF
 		}
 		return parseBinary(b)
-	case len(b) < 6 && strings.HasPrefix("PROXY ", string(b)):
+	case len(b) < len(line) && strings.HasPrefix(line, string(b)):
 		return nil, 0, io.ErrUnexpectedEOF
-	case bytes.HasPrefix(b, []byte("PROXY ")):
+	case bytes.HasPrefix(b, []byte(line)):
 		return parseLine(b)
 	}
 	return nil, 0, errProxy
@@ -108,7 +109,7 @@ func parseBinary(b []byte) (net.Addr, int, error) {
 		return nil, 0, errProxy
 	}
 	const inet, inet6 = 1, 2
-	width := 0
+	var width int
 	switch b[13] >> 4 {
 	case inet:
 		width = 4

@@ -155,7 +155,8 @@ func (b *backend) metrics() iter.Seq[stats.Metric] {
 			return yield(stats.Metric{Name: name, Help: help, Unit: unit, Kind: stats.KindGauge, Labels: []stats.Label{label}, Value: v})
 		}
 		if !gauge("spillwayd.backend.up", "", "1 while the backend takes requests.", up) ||
-			!gauge("spillwayd.backend.in_flight", "{request}", "Requests under way. Not counted for a single backend.", float64(b.meter.inFlight.Load())) {
+			!gauge("spillwayd.backend.in_flight", "{request}", "Requests under way, if there are several backends.",
+				float64(b.meter.inFlight.Load())) {
 			return
 		}
 		for i, result := range []string{"answered", "refused", "failed", "unreached"} {

@@ -1,4 +1,4 @@
-// Package upstream sends requests to the backends of spillwayd: to the one with the least load, past those that fail.
+// Package upstream sends requests to the backends of spillwayd: to the one with the least load, unless it fails.
 package upstream
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/breaker"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/internal/feed"
 	"github.com/spillway-go/spillway/internal/orca"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/stats"
@@ -64,11 +65,7 @@ func New(o *config.Backend, logger *slog.Logger) (*Pool, error) {
 	p.stop = cancel
 	if o.Health != nil {
 		for _, b := range p.backends {
-			p.running.Add(1)
-			go func() {
-				defer p.running.Done()
-				p.check(ctx, b)
-			}()
+			p.running.Go(func() { p.check(ctx, b) })
 		}
 	}
 	return p, nil
@@ -128,7 +125,8 @@ func (p *Pool) ejection(b *backend) func(breaker.Event) {
 		switch e.To {
 		case breaker.Open:
 			b.ejectedUntil.Store(e.Time.Add(e.OpenFor).UnixNano())
-			p.logger.Warn("spillwayd: backend ejected", slog.String("backend", b.name), slog.String("reason", e.Reason), slog.Duration("for", e.OpenFor))
+			p.logger.Warn("spillwayd: backend ejected", slog.String("backend", b.name), slog.String("reason", e.Reason),
+				slog.Duration("for", e.OpenFor))
 		case breaker.Closed:
 			b.ejectedUntil.Store(0)
 			p.logger.Info("spillwayd: backend takes requests again", slog.String("backend", b.name))
@@ -243,29 +241,17 @@ func (p *Pool) Ready() bool {
 
 // Metrics yields the figures of the backends.
 func (p *Pool) Metrics() iter.Seq[stats.Metric] {
-	return func(yield func(stats.Metric) bool) {
-		for _, b := range p.backends {
-			for m := range b.metrics() {
-				if !yield(m) {
-					return
-				}
-			}
-		}
-		if p.breakers != nil {
-			for m := range p.breakers.Metrics() {
-				if !yield(m) {
-					return
-				}
-			}
-		}
-		if p.budget != nil {
-			for m := range p.budget.Metrics() {
-				if !yield(m) {
-					return
-				}
-			}
-		}
+	parts := make([]iter.Seq[stats.Metric], 0, len(p.backends)+2)
+	for _, b := range p.backends {
+		parts = append(parts, b.metrics())
 	}
+	if p.breakers != nil {
+		parts = append(parts, p.breakers.Metrics())
+	}
+	if p.budget != nil {
+		parts = append(parts, p.budget.Metrics())
+	}
+	return feed.Join(parts...)
 }
 
 // Close ends the checks and closes idle connections. Requests under way continue.

@@ -300,7 +300,7 @@ func TestNoBackendIsARefusal(t *testing.T) {
 	}
 	r, err := http.NewRequest(http.MethodPost, "http://backend/", io.NopCloser(strings.NewReader("x")))
 	require.NoError(t, err)
-	_, err = p.RoundTrip(r) //nolint:bodyclose // there is no answer
+	_, err = p.RoundTrip(r)
 	require.ErrorIs(t, err, spillway.ErrRejected)
 	require.False(t, p.Ready())
 }
