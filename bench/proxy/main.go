@@ -4,7 +4,8 @@
 //	go run ./bench/proxy -backends pool,python -loads 2,5,10 -seconds 10 -requests 200000
 //
 // The cost is the CPU time of the proxy's process per request, for spillwayd, for a bare httputil.ReverseProxy with the same tuned
-// transport, and for a refusal of spillwayd. All three meet the same load in one run: 32 connections, answers of 1 KiB.
+// transport, and for a refusal of spillwayd. All three meet the same load in turns: 32 connections, answers of 1 KiB. The
+// figures are medians of five.
 //
 // A backend is a process of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
 // threads. Both answer in order and do not notice clients that have left. Clients give up after 500 ms, and goodput is the share of
