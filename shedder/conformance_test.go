@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 		// What was learnt from few requests is less than the limit of a new Shedder, which has none: MinLimit makes them equal.
 		"calm":       {CPU: &fakeCPU{}, Sched: &schedStub{}, MinLimit: 16},
 		"overloaded": {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 4, MaxLimit: 4},
-		"routes":     {CPU: &fakeCPU{}, Sched: &schedStub{}, MinLimit: 16, FairRoutes: true},
+		"routes":     {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, MinLimit: 4, MaxLimit: 4, FairRoutes: true},
 		"letter":     {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, CPUOnly: true},
 	} {
 		t.Run(name, func(t *testing.T) {

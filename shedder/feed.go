@@ -69,7 +69,28 @@ const (
 	byPriority = "Requests refused, by priority: below Normal, Normal, above Normal."
 )
 
-// Metrics yields the figures of [Shedder.Stats].
-func (s *Shedder) Metrics() iter.Seq[stats.Metric] { return feed.Of(s, statsRows, s.Stats) }
+// Metrics yields the figures of [Shedder.Stats]. Those of the queue are left out without [Options.MaxQueue].
+func (s *Shedder) Metrics() iter.Seq[stats.Metric] {
+	all := feed.Of(s, statsRows, s.Stats)
+	if s.Queues() {
+		return all
+	}
+	return func(yield func(stats.Metric) bool) {
+		for m := range all {
+			if !ofQueue(m.Name) && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// ofQueue reports whether a metric is a figure of the queue.
+func ofQueue(metric string) bool {
+	switch metric {
+	case "spillway.shedder.waiting", "spillway.shedder.waited", "spillway.shedder.cancelled", "spillway.shedder.wait":
+		return true
+	}
+	return false
+}
 
 var _ stats.Source = (*Shedder)(nil)

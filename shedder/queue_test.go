@@ -425,3 +425,17 @@ func TestQueueLosesNoWakeUp(t *testing.T) {
 	require.Zero(t, shed.Stats().RefusedAfter.Count)
 	t.Log(shed.Stats().Waited, "waited")
 }
+
+func TestFiguresOfTheQueueAreInTheFeedWithAQueueOnly(t *testing.T) {
+	for _, c := range []struct{ most, series int }{{0, 0}, {10, 5}} {
+		shed := spillway.Must(shedder.New(&shedder.Options{MaxQueue: c.most}))
+		series := 0
+		for m := range shed.Metrics() {
+			switch m.Name {
+			case "spillway.shedder.waiting", "spillway.shedder.waited", "spillway.shedder.cancelled", "spillway.shedder.wait":
+				series++
+			}
+		}
+		require.Equal(t, c.series, series, "MaxQueue %d", c.most)
+	}
+}

@@ -209,8 +209,10 @@ func (s *Shedder) end(r *spillway.Request, at int, res *spillway.Result) {
 		s.inside.Undo(at)
 		return
 	}
-	now, _ := s.clock(r.Arrived)
-	s.levels.Done(r, now, res)
+	if s.levels.Learns(r) {
+		now, _ := s.clock(r.Arrived)
+		s.levels.Done(r, now, res)
+	}
 	switch res.Outcome {
 	case spillway.Success:
 		s.answers.add(at, res.Latency, time.Duration(s.quick.Load()))

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func StartCluster(t testing.TB) []*Server {
 	t.Helper()
 	nodes := make([]*Server, 3)
 	for i := range nodes {
-		nodes[i] = Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+		nodes[i] = Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
 	}
 	for i, n := range nodes {
 		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -60,6 +61,21 @@ func StartCluster(t testing.TB) []*Server {
 			info, err := n.client.ClusterInfo(context.Background()).Result()
 			if err == nil && (!strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3")) {
 				err = errors.New(info)
+			}
+			return err
+		})
+		// Until then, messages from one node do not reach the subscribers of another.
+		await(t, "connected nodes", func() error {
+			known, err := n.client.ClusterNodes(context.Background()).Result()
+			if err == nil && (strings.Contains(known, "handshake") || strings.Count(known, " connected") < len(nodes)) {
+				err = errors.New(known)
+			}
+			return err
+		})
+		await(t, "links both ways", func() error {
+			links, err := n.client.ClusterLinks(context.Background()).Result()
+			if err == nil && len(links) < 2*(len(nodes)-1) {
+				err = fmt.Errorf("%d links", len(links))
 			}
 			return err
 		})

@@ -269,10 +269,13 @@ func (s *State) Refuse(q *spillway.Request, now int64) {
 	}
 }
 
+// Learns reports whether the end of a request says something, so that [State.Done] has to be called.
+func (s *State) Learns(q *spillway.Request) bool { return q.Key != "" || s.routes.Load() != nil }
+
 // Done ends an admitted request that was asked for at now.
 func (s *State) Done(q *spillway.Request, now int64, res *spillway.Result) {
 	mark, f := s.mark.Load(), s.routes.Load()
-	if f == nil && q.Key == "" || !sampled(mark>>shiftAt&classMask, now) {
+	if !sampled(mark>>shiftAt&classMask, now) {
 		return
 	}
 	r := &s.one
