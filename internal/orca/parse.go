@@ -109,7 +109,7 @@ func (l *Load) parseBinary(b []byte) bool {
 			return false
 		}
 		b = b[n:]
-		size := uint64(0)
+		var size uint64
 		switch tag & 7 {
 		case wireVarint:
 			if _, n = binary.Uvarint(b); n <= 0 {
