@@ -31,7 +31,7 @@ func ExampleNew() { //nolint:testableexamples // it serves until it is stopped
 	log.Print(http.ListenAndServe(":8080", httpgate.Handler(gate, nil)(hello)))
 }
 
-// The page shows the rules, and lets people change them whom the login of a proxy in front of it names.
+// The page shows the rules. People who logged in at the proxy in front of it can change them.
 func ExampleControl() { //nolint:testableexamples // it serves until it is stopped
 	shed := spillway.Must(shedder.New(nil))
 	set := spillway.Must(rules.New(map[string]rules.Target{"api": rules.Of(shed)}))

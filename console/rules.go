@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,10 +122,7 @@ func (p *Page) obey(w http.ResponseWriter, r *http.Request) (status int, err err
 	default:
 		return http.StatusBadRequest, fmt.Errorf(`do must be "check", "write", "pin" or "unpin", got %q`, o.Do)
 	}
-	logger := p.o.Control.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := cmp.Or(p.o.Control.Logger, slog.Default())
 	attributes := []any{slog.String("who", who), slog.String("do", o.Do), slog.Int("version", o.Version), slog.String("peer", r.RemoteAddr)}
 	if err != nil {
 		logger.WarnContext(r.Context(), "console: rules not changed", append(attributes, slog.Any("error", err))...)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -297,7 +298,7 @@ func TestWaitIsNoLatency(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				seen, begin := new(latencies), time.Now()
+				seen, begin := new(gatetest.Recorder), time.Now()
 				gate := spillway.New(build(), seen)
 				var all sync.WaitGroup
 				for range 5 {
@@ -309,27 +310,14 @@ func TestWaitIsNoLatency(t *testing.T) {
 					})
 				}
 				all.Wait()
-				for _, latency := range seen.list {
-					require.Equal(t, 10*time.Millisecond, latency)
+				for _, res := range seen.Results() {
+					require.Equal(t, 10*time.Millisecond, res.Latency)
 				}
-				require.Len(t, seen.list, 5)
+				require.Len(t, seen.Results(), 5)
 				require.GreaterOrEqual(t, time.Since(begin), 50*time.Millisecond, "they did wait")
 			})
 		})
 	}
-}
-
-type latencies struct {
-	mu   sync.Mutex
-	list []time.Duration
-}
-
-func (l *latencies) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
-
-func (l *latencies) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, res.Latency)
 }
 
 func TestQueueOptions(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/gatetest"
 	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/policytest"
 	"github.com/spillway-go/spillway/shedder"
@@ -174,12 +174,12 @@ func TestQueueIsBounded(t *testing.T) {
 // A request that another policy refuses after it waited gives its place to the next one.
 func TestQueueBehindWhichAnotherPolicyRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shed, strict := queueing(t, 1, 5, shedder.Options{}), &refusing{}
+		shed, strict := queueing(t, 1, 5, shedder.Options{}), &gatetest.Recorder{}
 		c := newCrowd(t, shed, strict)
 		for _, who := range []string{"running", "a", "b"} {
 			c.enter(t.Context(), who, spillway.Request{})
 		}
-		strict.on.Store(true)
+		strict.Refuse(&spillway.Rejection{Policy: "strict", Reason: "on"})
 		c.end("running")
 		c.all.Wait()
 		require.ErrorIs(t, c.errs["a"], spillway.ErrRejected)
@@ -192,7 +192,7 @@ func TestQueueBehindWhichAnotherPolicyRefuses(t *testing.T) {
 // The wait is no latency to policies behind the Shedder.
 func TestQueueWaitIsNoLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shed, behind := queueing(t, 1, 100, shedder.Options{MaxWait: time.Hour}), &latencies{}
+		shed, behind := queueing(t, 1, 100, shedder.Options{MaxWait: time.Hour}), &gatetest.Recorder{}
 		gate := spillway.New(shed, behind)
 		var all sync.WaitGroup
 		for range 60 {
@@ -207,41 +207,14 @@ func TestQueueWaitIsNoLatency(t *testing.T) {
 		last, err := gate.Enter(t.Context(), spillway.Request{}) // takes a tick
 		require.NoError(t, err)
 		last.Done(spillway.Ignored)
-		require.Len(t, behind.seen, 61)
-		require.Zero(t, behind.seen[60])
-		behind.seen = behind.seen[:60]
-		for _, d := range behind.seen {
-			require.Equal(t, 10*time.Millisecond, d)
+		seen := behind.Results()
+		require.Len(t, seen, 61)
+		require.Zero(t, seen[60].Latency)
+		for _, res := range seen[:60] {
+			require.Equal(t, 10*time.Millisecond, res.Latency)
 		}
 		require.Zero(t, shed.Stats().InFlight)
 	})
-}
-
-// refusing refuses while it is on.
-type refusing struct{ on atomic.Bool }
-
-var errRefusing = &spillway.Rejection{Policy: "refusing", Reason: "on"}
-
-func (p *refusing) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
-	if p.on.Load() {
-		return 0, errRefusing
-	}
-	return 0, nil
-}
-
-func (*refusing) Done(spillway.Request, spillway.Ticket, spillway.Result) {}
-
-type latencies struct {
-	mu   sync.Mutex
-	seen []time.Duration
-}
-
-func (l *latencies) Admit(context.Context, spillway.Request) (spillway.Ticket, error) { return 0, nil }
-
-func (l *latencies) Done(_ spillway.Request, _ spillway.Ticket, res spillway.Result) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen = append(l.seen, res.Latency)
 }
 
 // The limit may rise while all wait: a tick lets them in, and so does the kill switch.

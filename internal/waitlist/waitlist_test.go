@@ -230,7 +230,7 @@ func TestExpectedWaits(t *testing.T) {
 	require.Equal(t, Queued, ask("a", 50*ms), "the last to come is next")
 }
 
-// What was measured in an incident does not refuse requests after it.
+// A pace that was measured in an incident refuses no requests after it.
 func TestOldPaceDoesNotCount(t *testing.T) {
 	r := &rig{t: t, q: fair(10)}
 	for range 10 {

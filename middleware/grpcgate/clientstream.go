@@ -113,15 +113,16 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	e.mu.Lock()
 	latency, owed := e.turn.spent(now), e.turn.owed(now)
 	e.mu.Unlock()
-	if _, ok := e.ctx.Deadline(); !ok {
-		owed = deadline.None
+	arrived := p.Arrived()
+	given := allotted(e.ctx, arrived)
+	if given != deadline.None { // the server has no time after the deadline, even if the end is noticed late
+		given = owed - max(0, now.Sub(arrived)-given)
 	}
-	o := e.c.outcome(e.ctx, e.method, err, owed)
+	o := e.c.outcome(e.ctx, e.method, err, given)
 	if wish := wish(o, err); wish > 0 {
 		p.DoneAt(time.Time{}, o, wish)
 		return
 	}
-	arrived := p.Arrived()
 	p.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
 		e.c.took.observe(e.ctx, e.method, arrived, latency, arrived.Add(latency))

@@ -170,3 +170,34 @@ func TestClientMinBudgetIsThatOfTheMethod(t *testing.T) {
 		require.Equal(t, spillway.Failure, unary(time.Hour, 400*time.Millisecond, nil))
 	})
 }
+
+// A deadline that is noticed late, because the machine is busy, gives the server no more time.
+func TestLateNoticeOfADeadlineIsNoTimeOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for allowed, want := range map[time.Duration]spillway.Outcome{
+			90 * time.Millisecond: spillway.Ignored, 110 * time.Millisecond: spillway.Failure,
+		} {
+			p := &gatetest.Recorder{}
+			c := gatedClient(t, &grpcgate.ClientOptions{
+				Stream: always(grpcgate.WholeStream), MinBudget: 100 * time.Millisecond,
+				Request: func(context.Context, *grpc.ClientConn, string) spillway.Request { return spillway.Request{} },
+			}, p)
+			ctx := slowTimer{t.Context(), time.Now().Add(allowed)}
+			s, err := c.Stream(ctx, &grpc.StreamDesc{ServerStreams: true}, nil, downMethod, streamer(func() (grpc.ClientStream, error) {
+				return &pipe{ctx: ctx, recv: time.Second, recvErr: status.FromContextError(context.DeadlineExceeded).Err()}, nil
+			}))
+			require.NoError(t, err)
+			require.NoError(t, s.SendMsg(nil))
+			require.Error(t, s.RecvMsg(nil))
+			require.Equal(t, []spillway.Outcome{want}, p.Outcomes())
+		}
+	})
+}
+
+// A slowTimer is a context that has not noticed its deadline yet.
+type slowTimer struct {
+	context.Context
+	end time.Time
+}
+
+func (c slowTimer) Deadline() (time.Time, bool) { return c.end, true }

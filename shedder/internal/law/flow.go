@@ -72,7 +72,7 @@ func (f *flow) step(l *Law, r *Reading) {
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
-	if b, seconds, ok := h.ran(window); ok {
+	if b, seconds, ok := h.last(window); ok {
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds {
 			f.lost(l, window, over)
@@ -100,7 +100,7 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 // requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency.
 func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
-	b, seconds, ok := h.ran(window)
+	b, seconds, ok := h.last(window)
 	expected := f.held * seconds
 	least := noisy*expected - 4*math.Sqrt(noisy*expected*h.uneven)
 	drained := over && l.latency.guessed

@@ -140,6 +140,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	l.history.advance(&l.P, l.o.Window, &b, r.Dt, l.closed)
 	l.credit *= math.Exp(-r.Dt)
+	// Of few requests, a gap may be chance or a standstill. The credit does no harm then.
 	if b.stood > 0 || r.InFlight > 0 && r.Dt-r.Pause >= standstill {
 		l.credit = math.Max(l.credit, math.Min(r.Dt, 1))
 	}

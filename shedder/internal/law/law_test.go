@@ -426,3 +426,77 @@ func TestAStandstillGivesCredit(t *testing.T) {
 	require.InEpsilon(t, before, p.v.Limit, 0.3, "it fades")
 	require.Zero(t, p.refused)
 }
+
+// stand lets the process stand still: nothing comes, and nothing ends.
+func (p *plant) stand(seconds float64) {
+	r := p.r
+	r.Dt, r.InFlight, r.CPUFresh, r.WaitFresh = seconds, p.inside(), false, false
+	r.Admitted, r.Refused, r.Left, r.Ended, r.Answered, r.Latency, r.Quick = 0, 0, 0, 0, 0, 0, 0
+	p.v = p.Step(&r)
+}
+
+// While much is refused, a standstill is no reason to let more in.
+func TestAStandstillGivesNoCreditInAnOverload(t *testing.T) {
+	p := newPlant(16, Options{}, 8, constant(0.02))
+	p.run(10, 200)
+	p.run(10, 4000)
+	before := p.v.Limit
+	p.stand(0.2)
+	require.Less(t, p.v.Limit, 1.5*before+8)
+}
+
+// Nothing is answered while the process stands still. That does not make the service slow.
+func TestAStandstillIsNoProofOfSlowness(t *testing.T) {
+	for seed := range uint64(5) {
+		p := newPlant(seed, Options{}, 0, constant(0.02))
+		p.run(10, 300)
+		for range 5 {
+			p.stand(0.25)
+			for range 50 {
+				p.run(tick, 300)
+				require.False(t, p.flow.missing)
+			}
+		}
+	}
+}
+
+// Whether the process stood still follows from the requests that were due, and from those in flight.
+func TestWhatAStandstillIs(t *testing.T) {
+	for _, c := range []struct {
+		why        string
+		rate, want float64
+		r          Reading
+	}{
+		{"a request is in flight", 200, 0.3, Reading{Dt: 0.3, InFlight: 1}},
+		{"those in flight ended late", 200, 0.3, Reading{Dt: 0.3, Answered: 4, Latency: 1}},
+		{"those in flight ended at once, so it was idle", 200, 0, Reading{Dt: 0.3, Answered: 4, Latency: 0.08}},
+		{"none was in flight", 200, 0, Reading{Dt: 0.3}},
+		{"too few were due", 10, 0, Reading{Dt: 0.3, InFlight: 1}},
+		{"too short", 2000, 0, Reading{Dt: 0.05, InFlight: 1}},
+		{"a quota did it", 200, 0, Reading{Dt: 0.12, InFlight: 1, Pause: 0.08}},
+	} {
+		p := newPlant(17, Options{}, 0, constant(0.02))
+		p.run(5, c.rate)
+		require.InDelta(t, c.want, p.stood(&c.r), 1e-9, c.why)
+	}
+}
+
+// While the CPU is full although much is refused, a standstill is no reason to let more in either.
+func TestAStandstillGivesNoCreditWhileTheCPUIsFull(t *testing.T) {
+	l, r := New(Default()), Reading{Running: 1, Mix: 1}
+	l.history.pass, l.history.rate, l.cpu.stretch = 100, 100, 0.1
+	before := l.cpu.bound(l, &r, 0.02)
+	l.credit = 0.2
+	require.Less(t, l.cpu.bound(l, &r, 0.02), before+8)
+	l.cpu.stretch = 1
+	require.Greater(t, l.cpu.bound(l, &r, 0.02), before+15)
+}
+
+// A process that stood still for half of a sample used all of the CPU that it could.
+func TestAStandstillIsNoSpareCPU(t *testing.T) {
+	c := cpu{stood: 0.125, passed: 0.25}
+	require.InDelta(t, 0.9, c.used(&Reading{CPU: 0.45}), 1e-9)
+	require.InDelta(t, 0.45, c.used(&Reading{CPU: 0.45}), 1e-9, "the next sample has no standstill")
+	c.stood, c.passed = 0.25, 0.25
+	require.InDelta(t, 1, c.used(&Reading{CPU: 0.45}), 1e-9)
+}
