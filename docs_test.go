@@ -73,3 +73,17 @@ func TestReadmeReferenceIsComplete(t *testing.T) {
 		require.Equal(t, want, strings.ReplaceAll(string(text), "\r\n", "\n"), "%s is old: go run ./internal/doccheck -write", name)
 	}
 }
+
+// The code of the migration pages is that of tests, which run it.
+func TestReadmeMigrationPagesQuoteTests(t *testing.T) {
+	programs, err := checkout(t).Programs()
+	require.NoError(t, err)
+	found := 0
+	for _, p := range programs {
+		if strings.HasPrefix(p.Page, "docs/migrate/") {
+			found++
+			assert.True(t, strings.HasPrefix(p.Source, "bench/migrate/") && p.Run, "%v stands in no test of bench/migrate", p)
+		}
+	}
+	require.Greater(t, found, 10)
+}
