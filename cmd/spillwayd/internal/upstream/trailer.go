@@ -20,8 +20,8 @@ func (b *backend) watch(res *http.Response, pass bool) {
 		return
 	}
 	b.takeBinary(res.Header, pass) // an answer without messages has its trailer in the header
-	if rw, ok := res.Body.(io.ReadWriteCloser); ok && rw != nil {
-		return // an upgrade, which has no trailer
+	if _, upgraded := res.Body.(io.ReadWriteCloser); upgraded {
+		return // such an answer has no trailer
 	}
 	res.Body = &watched{ReadCloser: res.Body, b: b, res: res, pass: pass}
 }
