@@ -47,6 +47,7 @@
 //	  maxConnections: 0              # to each backend; 0 is no limit
 //	  ca: ""                         # PEM file with the authorities of https backends; "" for those of the system
 //	  timeoutHeader: ""              # pass the remaining time on, such as Connect-Timeout-Ms
+//	  abandoned: 10s                 # how long a request runs on, and counts, whose client has left before the answer began
 //	  health: {path: /healthz, every: 5s, timeout: 1s, failures: 3, successes: 1}   # active checks; without it, none
 //	  eject: {failureRate: 0.5, consecutive: 10, openFor: 5s, share: 0.5}           # by answers; with several backends
 //	  retry: {attempts: 2, backoff: 25ms, tokens: 10}                               # bodyless idempotent requests; without it, none

@@ -64,6 +64,7 @@ type Backend struct {
 	MaxConnections int           `conf:"maxConnections"`
 	CA             string        `conf:"ca"`
 	TimeoutHeader  string        `conf:"timeoutHeader"`
+	Abandoned      time.Duration `conf:"abandoned"`
 	Health         *Health       `conf:"health"`
 	Eject          Eject         `conf:"eject"`
 	Retry          *Retry        `conf:"retry"`

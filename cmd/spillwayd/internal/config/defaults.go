@@ -54,6 +54,7 @@ func (b *Backend) setDefaults() {
 	b.Host = cmp.Or(b.Host, "preserve")
 	b.CPU = cmp.Or(b.CPU, "backend")
 	b.ConnectTimeout = cmp.Or(b.ConnectTimeout, 2*time.Second)
+	b.Abandoned = cmp.Or(b.Abandoned, 10*time.Second)
 	b.Eject.FailureRate = cmp.Or(b.Eject.FailureRate, 0.5)
 	b.Eject.Consecutive = cmp.Or(b.Eject.Consecutive, 10)
 	b.Eject.OpenFor = cmp.Or(b.Eject.OpenFor, 5*time.Second)

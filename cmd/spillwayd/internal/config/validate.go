@@ -106,6 +106,9 @@ func (b *Backend) validate() error {
 	if b.TimeoutHeader != "" && !isField(b.TimeoutHeader) {
 		return fmt.Errorf("backend.timeoutHeader: must be a header field, got %q", b.TimeoutHeader)
 	}
+	if b.Abandoned < time.Millisecond || b.Abandoned > time.Hour {
+		return fmt.Errorf("backend.abandoned: must be 1ms to 1h, got %v", b.Abandoned)
+	}
 	if b.Eject.FailureRate > 1 {
 		return fmt.Errorf("backend.eject.failureRate: must be in (0, 1], got %v", b.Eject.FailureRate)
 	}

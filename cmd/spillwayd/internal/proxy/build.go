@@ -106,6 +106,7 @@ func (b *builder) route(r *config.Route) (*route, error) {
 	gate, err := httpgate.New(spillway.New(policies...), &httpgate.Options{
 		Request: b.request(r),
 		Exempt:  func(*http.Request) bool { return exempt },
+		Outcome: outcome,
 		Refuse:  b.p.log.refuse,
 	})
 	if err != nil {

@@ -143,8 +143,9 @@ func limitBody(w http.ResponseWriter, r *http.Request, most int64) bool {
 func (p *Proxy) reverse() http.Handler {
 	var h http.Handler = &httputil.ReverseProxy{
 		Rewrite: p.peers.rewrite, Transport: p.pool, BufferPool: new(buffers), ErrorHandler: httpgate.ProxyError(nil),
-		ErrorLog: slog.NewLogLogger(p.log.logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(p.log.logger.Handler(), slog.LevelDebug), ModifyResponse: arrived,
 	}
+	h = outlive(h, p.conf.Backend.Abandoned)
 	if p.log.all {
 		h = p.log.around(h)
 	}
