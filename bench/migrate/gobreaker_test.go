@@ -1,0 +1,99 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/breaker"
+)
+
+var errDown = errors.New("the dependency is down")
+
+func newGobreaker() *gobreaker.CircuitBreaker[int] {
+	return gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
+		Name:        "prices",
+		MaxRequests: 1,
+		Timeout:     60 * time.Second,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures > 5 },
+	})
+}
+
+func priceBefore(brk *gobreaker.CircuitBreaker[int], fetch func() (int, error)) (int, error) {
+	price, err := brk.Execute(fetch)
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return 0, nil // the fallback: fetch was not called
+	}
+	return price, err
+}
+
+func newBreakerAfter() (*breaker.Breaker, error) {
+	return breaker.New(&breaker.Options{
+		Name:        "prices",
+		Probes:      1,
+		OpenFor:     60 * time.Second,
+		Consecutive: 6,
+		FailureRate: breaker.Off, // gobreaker has no rate unless ReadyToTrip computes one
+	})
+}
+
+func priceAfter(ctx context.Context, gate *spillway.Gate, fetch func() (int, error)) (price int, err error) {
+	err = spillway.Do(ctx, gate, spillway.Request{}, func(context.Context) error {
+		price, err = fetch()
+		return err
+	})
+	if errors.Is(err, spillway.ErrRejected) {
+		return 0, nil // the fallback: fetch was not called
+	}
+	return price, err
+}
+
+func TestGobreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		down := func() (int, error) { calls++; return 0, errDown }
+		up := func() (int, error) { calls++; return 7, nil }
+
+		old := newGobreaker()
+		brk, err := newBreakerAfter()
+		require.NoError(t, err)
+		gate := spillway.New(brk)
+		for name, price := range map[string]func(func() (int, error)) (int, error){
+			"before": func(f func() (int, error)) (int, error) { return priceBefore(old, f) },
+			"after":  func(f func() (int, error)) (int, error) { return priceAfter(t.Context(), gate, f) },
+		} {
+			for range 6 {
+				_, err := price(down)
+				require.ErrorIs(t, err, errDown, name)
+			}
+			calls = 0
+			_, err := price(down)
+			require.NoError(t, err, name)
+			require.Zero(t, calls, name)
+			time.Sleep(80 * time.Second) // jitter: 60 s and a fifth at most
+			got, err := price(up)
+			require.NoError(t, err, name)
+			require.Equal(t, 7, got, name)
+		}
+		require.Equal(t, gobreaker.StateClosed, old.State())
+		require.Equal(t, breaker.Closed, brk.Stats().State)
+
+		// The difference: calls that the caller cancelled.
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 6 {
+			_, err := priceBefore(old, func() (int, error) { return 0, ctx.Err() })
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = priceAfter(ctx, gate, func() (int, error) { return 0, ctx.Err() })
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.Equal(t, gobreaker.StateOpen, old.State())
+		require.Equal(t, breaker.Closed, brk.Stats().State)
+	})
+}

@@ -1,0 +1,89 @@
+package spillway_test
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/pages"
+)
+
+const (
+	maxLongShare   = 0.02 // largest share of sentences that may have more than 30 words
+	shownSentences = 10
+)
+
+// plainAfterAll lists parts of the sentences with a wording that plain English avoids and that stay, each with the reason.
+var plainAfterAll = map[string]string{}
+
+// checkout returns the whole tree, or skips where the nested modules are missing.
+func checkout(t *testing.T) pages.Tree {
+	t.Helper()
+	checkoutWorkspace(t)
+	return pages.Tree{Root: "."}
+}
+
+// Readers found the prose dense and translated. Long sentences and the listed wordings are the part that can be counted.
+func TestProseIsPlain(t *testing.T) {
+	sentences, err := checkout(t).Sentences()
+	require.NoError(t, err)
+	require.Greater(t, len(sentences), 500, "the pages and package comments must be found")
+	slices.SortStableFunc(sentences, func(a, b pages.Sentence) int { return cmp.Compare(b.Words(), a.Words()) })
+	long := 0
+	for long < len(sentences) && sentences[long].Long() {
+		long++
+	}
+	share := float64(long) / float64(len(sentences))
+	t.Logf("%d sentences, %d of them long (%.1f %%):", len(sentences), long, 100*share)
+	for _, s := range sentences[:max(shownSentences, long)] {
+		t.Log(s)
+	}
+	assert.LessOrEqual(t, share, maxLongShare, "share of the sentences that are long")
+	for _, problem := range pages.NotPlain(sentences, plainAfterAll) {
+		t.Error(problem)
+	}
+}
+
+// Every link in the docs to a file or a heading has a target.
+func TestReadmeAndPagesLinkToTargets(t *testing.T) {
+	dead, err := checkout(t).DeadLinks()
+	require.NoError(t, err)
+	require.Empty(t, dead)
+}
+
+// The pages in docs/reference are made from the code, and name every option and every metric.
+func TestReadmeReferenceIsComplete(t *testing.T) {
+	tree := checkout(t)
+	options, metrics, err := tree.Undocumented()
+	require.NoError(t, err)
+	require.Empty(t, options, "go run ./internal/doccheck -write")
+	require.Empty(t, metrics, "go run ./internal/doccheck -write")
+	texts, err := tree.References()
+	require.NoError(t, err)
+	require.NotEmpty(t, texts)
+	for name, want := range texts {
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		require.NoError(t, err)
+		require.Equal(t, want, strings.ReplaceAll(string(text), "\r\n", "\n"), "%s is old: go run ./internal/doccheck -write", name)
+	}
+}
+
+// The code of the migration pages is that of tests, which run it.
+func TestReadmeMigrationPagesQuoteTests(t *testing.T) {
+	programs, err := checkout(t).Programs()
+	require.NoError(t, err)
+	found := 0
+	for _, p := range programs {
+		if strings.HasPrefix(p.Page, "docs/migrate/") {
+			found++
+			assert.True(t, strings.HasPrefix(p.Source, "bench/migrate/") && p.Run, "%v stands in no test of bench/migrate", p)
+		}
+	}
+	require.Greater(t, found, 10)
+}
