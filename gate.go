@@ -231,7 +231,7 @@ func Do(ctx context.Context, gate *Gate, r Request, fn func(context.Context) err
 	o := outcomeOf(ctx, err)
 	switch late := !now.Before(by) || ctx.Err() != nil; {
 	case o == Success:
-		gate.chance().Observe(r.Key, now.Sub(began))
+		gate.chance().Observe(r.Key, now.Sub(began), by.Sub(began))
 	case o == Dropped && late && !gate.chance().Fair(r.Key, by.Sub(began)):
 		o = Ignored
 	}

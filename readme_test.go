@@ -10,41 +10,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/internal/pages"
 )
-
-// A goBlock is a block of Go in a page: "```go" to "```".
-type goBlock struct {
-	page  string
-	line  int // of the first line of code, from 1
-	lines []string
-}
-
-func (b goBlock) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
-
-// program reports whether the block is a whole file.
-func (b goBlock) program() bool { return len(b.lines) > 0 && strings.HasPrefix(b.lines[0], "package ") }
 
 // Code in prose that nobody compiles is soon wrong. A whole program is compiled as it is; a fragment must stand word for
 // word, whatever its indentation, in a Go file of the tree, where the compiler sees it.
 func TestCodeInPagesCompiles(t *testing.T) {
-	workspace := checkoutWorkspace(t)
-	sources := make(map[string]string)
-	for _, file := range goFiles(t) {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		sources[file] = unindented(strings.Split(string(text), "\n"))
-	}
-	var programs []goBlock
-	for _, b := range goBlocks(t) {
-		if b.program() {
-			programs = append(programs, b)
-			continue
-		}
-		if text := unindented(b.lines); len(text) < 3 || !isIn(sources, text) {
-			t.Errorf("%v: this code stands in no Go file of the tree:\n%s", b, strings.Join(b.lines, "\n"))
+	var programs []pages.Program
+	for _, p := range programsInPages(t) {
+		if p.Whole() {
+			programs = append(programs, p)
+		} else if p.Source == "" {
+			t.Errorf("%v: this code stands in no Go file of the tree:\n%s", p, strings.Join(p.Lines, "\n"))
 		}
 	}
-	compile(t, workspace, programs)
+	compile(t, checkoutWorkspace(t), programs)
 }
 
 // The first page has a whole program, short, and code near the top.
@@ -54,13 +35,22 @@ func TestReadmeHasShortProgram(t *testing.T) {
 	before, _, ok := strings.Cut(string(text), "\n```")
 	require.True(t, ok)
 	require.LessOrEqual(t, strings.Count(before, "\n")+2, 15, "line of the first code")
-	for _, b := range goBlocks(t) {
-		if b.page == "README.md" && b.program() {
-			require.LessOrEqual(t, len(b.lines), 20, "%v: lines of the program", b)
+	for _, p := range programsInPages(t) {
+		if p.Page == "README.md" && p.Whole() {
+			require.LessOrEqual(t, len(p.Lines), 20, "%v: lines of the program", p)
 			return
 		}
 	}
 	t.Error("README.md has no complete program")
+}
+
+// programsInPages returns the blocks of Go in all pages.
+func programsInPages(t *testing.T) []pages.Program {
+	t.Helper()
+	programs, err := checkout(t).Programs()
+	require.NoError(t, err)
+	require.NotEmpty(t, programs)
+	return programs
 }
 
 // checkoutWorkspace returns the value of GOWORK for the whole tree, or skips where the nested modules are missing.
@@ -74,78 +64,45 @@ func checkoutWorkspace(t *testing.T) string {
 	return workspace
 }
 
-// goBlocks returns the blocks of Go in README.md and docs.
-func goBlocks(t *testing.T) []goBlock {
-	t.Helper()
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	var blocks []goBlock
-	for _, page := range append(pages, "README.md") {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		inside := false
-		for i, line := range strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") {
-			switch fence := strings.TrimSpace(line); {
-			case !inside && (fence == "```go" || strings.HasPrefix(fence, "```go ")):
-				inside = true
-				blocks = append(blocks, goBlock{page: filepath.ToSlash(page), line: i + 2})
-			case inside && fence == "```":
-				inside = false
-			case inside:
-				b := &blocks[len(blocks)-1]
-				b.lines = append(b.lines, line)
-			}
-		}
-		require.False(t, inside, "%s: a block of Go has no end", page)
-	}
-	return blocks
-}
-
-// unindented returns the lines without the space around each, a newline before and after each of them.
-func unindented(lines []string) string {
-	var b strings.Builder
-	b.WriteByte('\n')
-	for _, line := range lines {
-		b.WriteString(strings.TrimSpace(line))
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-func isIn(sources map[string]string, text string) bool {
-	for _, source := range sources {
-		if strings.Contains(source, text) {
-			return true
-		}
-	}
-	return false
-}
-
 // compile type-checks the programs, each as a package of this module that exists in an overlay only.
-func compile(t *testing.T, workspace string, programs []goBlock) {
+func compile(t *testing.T, workspace string, programs []pages.Program) {
 	t.Helper()
 	if len(programs) == 0 {
 		return
 	}
+	files := make(map[string]string)
+	// List with -export compiles and does not link.
+	args := []string{"list", "-export"}
+	for i, p := range programs {
+		folder := fmt.Sprintf("page_block_%d", i)
+		files[folder+"/main.go"] = goFile(p)
+		args = append(args, "./"+folder)
+	}
+	goOverlay(t, workspace, files, args...)
+}
+
+// goFile returns the text of a program. Its line directive makes the compiler speak of the page.
+func goFile(p pages.Program) string {
+	return fmt.Sprintf("//line %s:%d\n%s\n", p.Page, p.Line, strings.Join(p.Lines, "\n"))
+}
+
+// goOverlay runs the go command as if the given files, named by their paths from the root, were in the tree.
+func goOverlay(t *testing.T, workspace string, files map[string]string, args ...string) {
+	t.Helper()
 	root, err := os.Getwd()
 	require.NoError(t, err)
 	temp := t.TempDir()
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	// List with -export compiles and does not link.
-	args := []string{"list", "-export", "-overlay", filepath.Join(temp, "overlay.json")}
-	for i, b := range programs {
-		file := filepath.Join(temp, fmt.Sprintf("block%d.go", i))
-		// The line directive makes the compiler speak of the page.
-		text := fmt.Sprintf("//line %s:%d\n%s\n", b.page, b.line, strings.Join(b.lines, "\n"))
+	for name, text := range files {
+		file := filepath.Join(temp, strings.ReplaceAll(name, "/", "_"))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		folder := fmt.Sprintf("page_block_%d", i)
-		overlay.Replace[filepath.Join(root, folder, "main.go")] = file
-		args = append(args, "./"+folder)
+		overlay.Replace[filepath.Join(root, filepath.FromSlash(name))] = file
 	}
 	text, err := json.Marshal(overlay)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(temp, "overlay.json"), text, 0o600))
-	cmd := exec.Command("go", args...)
+	place := filepath.Join(temp, "overlay.json")
+	require.NoError(t, os.WriteFile(place, text, 0o600))
+	cmd := exec.Command("go", append([]string{args[0], "-overlay", place}, args[1:]...)...)
 	cmd.Env = append(os.Environ(), "GOWORK="+workspace)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

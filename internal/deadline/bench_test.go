@@ -11,12 +11,6 @@ func BenchmarkObserve(b *testing.B) {
 	})
 }
 
-func BenchmarkObserveWithin(b *testing.B) {
-	bench(b, func(e *Estimator, i int) {
-		e.ObserveWithin("GET /orders/{id}", time.Duration(i&1023)*time.Microsecond, None, start)
-	})
-}
-
 func BenchmarkTooLate(b *testing.B) {
 	bench(b, func(e *Estimator, i int) { e.Late("GET /orders/{id}", start, time.Duration(i&1023)) })
 }

@@ -2,9 +2,13 @@ package deadline
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 )
+
+// None is the time given to a request without a deadline.
+const None time.Duration = math.MaxInt64
 
 const (
 	// chanceWarmUp is the number of requests that have to succeed before a latency is known: the estimate starts at the
@@ -20,6 +24,10 @@ const (
 	// to shared memory.
 	chanceSample = 8
 
+	// generous is how many budgets of time a request must have had for its latency to count. Requests with less time
+	// succeed only if they are fast, so counting them would lower the budget step by step.
+	generous = 2
+
 	// longestKey is the length in bytes of the longest key that is kept. Nothing is learnt about longer keys.
 	longestKey = 256
 )
@@ -28,8 +36,9 @@ const (
 // key. A shorter deadline is the caller's choice, and does not count against the service.
 //
 // Per key, such as a route or a method, a Chance follows the latency that 99 of 100 successful requests stay under. The
-// quantile is high because a caller may send the slowest kind of request. The estimate never exceeds the slowest
-// request observed. So if all callers have the same deadline, their missed deadlines still count.
+// quantile is high because a caller may send the slowest kind of request. Only requests with twice that time teach it. The
+// estimate never exceeds the slowest request observed. So if all callers have the same deadline, their missed deadlines
+// still count.
 //
 // A Chance is made by [NewChance], and safe for concurrent use: it takes a lock only when it meets a new key, and does not
 // allocate after that.
@@ -53,15 +62,16 @@ func NewChance(least time.Duration, o *Options) (*Chance, error) {
 	return c, nil
 }
 
-// Observe records that a request of key succeeded after latency. A negative latency counts as 0.
-func (c *Chance) Observe(key string, latency time.Duration) {
-	if len(key) > longestKey {
-		return
-	}
-	if t := c.tracks.track(key, time.Time{}); t != nil {
+// Observe records that a request of key, which was given so much time or [None], succeeded after latency. A negative
+// latency counts as 0.
+func (c *Chance) Observe(key string, latency, given time.Duration) {
+	if t := c.tracks.track(key, time.Time{}); t != nil && given/generous >= c.Needs(key) {
 		t.observeHigh(latency)
 	}
 }
+
+// Known reports whether a request of key has been observed.
+func (c *Chance) Known(key string) bool { return (*c.tracks.tracks.Load())[key] != nil }
 
 // Fair reports whether given, without the time that the caller used up itself, is enough for a request of key.
 func (c *Chance) Fair(key string, given time.Duration) bool { return given >= c.Needs(key) }

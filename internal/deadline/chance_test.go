@@ -32,10 +32,10 @@ func TestChanceOfAnUnknownKeyIsTheConstant(t *testing.T) {
 	require.False(t, c.Fair("a", 100*time.Millisecond-1))
 	require.True(t, c.Fair("a", 100*time.Millisecond))
 	for range 9 {
-		c.Observe("a", time.Second)
+		c.Observe("a", time.Second, None)
 	}
 	require.True(t, c.Fair("a", 100*time.Millisecond), "nine are not enough")
-	c.Observe("a", time.Millisecond)
+	c.Observe("a", time.Millisecond, None)
 	require.False(t, c.Fair("a", time.Second-1), "the slowest of ten")
 	require.True(t, c.Fair("a", time.Second))
 	require.True(t, c.Fair("b", 100*time.Millisecond), "of another key nothing is known")
@@ -51,7 +51,7 @@ func TestDeadlineShortOfWhatSomeRequestsTakeIsNotFair(t *testing.T) {
 			if rng.Float64() < slow {
 				latency = 300 * time.Millisecond
 			}
-			c.Observe("a", latency)
+			c.Observe("a", latency, None)
 			if i > 2000 {
 				require.False(t, c.Fair("a", 130*time.Millisecond), "after %d, %v slow", i, slow)
 				require.True(t, c.Fair("a", 300*time.Millisecond))
@@ -63,11 +63,11 @@ func TestDeadlineShortOfWhatSomeRequestsTakeIsNotFair(t *testing.T) {
 func TestChanceFollowsAServiceThatBecameFaster(t *testing.T) {
 	c := chance(t, time.Hour, nil)
 	for range 100 {
-		c.Observe("a", time.Second)
+		c.Observe("a", time.Second, None)
 	}
 	n := 0
 	for ; c.Needs("a") > 11*time.Millisecond; n++ {
-		c.Observe("a", 10*time.Millisecond)
+		c.Observe("a", 10*time.Millisecond, None)
 	}
 	require.Less(t, n, 10_000)
 	require.GreaterOrEqual(t, c.Needs("a"), 10*time.Millisecond)
@@ -80,10 +80,44 @@ func TestOneDeadlineForAllIsAlwaysFair(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	for range 50_000 {
 		if latency := time.Duration(rng.ExpFloat64() * float64(limit)); latency <= limit {
-			c.Observe("a", latency)
+			c.Observe("a", latency, None)
 		}
 		require.True(t, c.Fair("a", limit))
 	}
+}
+
+// A crowd of requests that all have little time does not bring the budget down: those of them that finish are the fast
+// ones.
+func TestHurriedRequestsTeachAChanceNothing(t *testing.T) {
+	c := chance(t, 100*time.Millisecond, nil)
+	for range 10_000 {
+		c.Observe("a", 20*time.Millisecond, generous*100*time.Millisecond-generous)
+	}
+	require.Equal(t, 100*time.Millisecond, c.Needs("a"), "nor before anything is known")
+	require.True(t, c.Known("a"))
+	require.False(t, c.Known("b"))
+	for range 100 {
+		c.Observe("a", 300*time.Millisecond, None)
+	}
+	for range 10_000 {
+		c.Observe("a", 20*time.Millisecond, generous*300*time.Millisecond-generous)
+	}
+	require.Equal(t, 300*time.Millisecond, c.Needs("a"))
+	for range 1000 {
+		c.Observe("a", 20*time.Millisecond, generous*300*time.Millisecond)
+	}
+	require.Less(t, c.Needs("a"), 300*time.Millisecond)
+}
+
+// A service that becomes slower little by little, until all deadlines pass, is not excused: the budget stays below
+// the deadlines that its clients have.
+func TestChanceStaysBelowTheDeadlinesOfAll(t *testing.T) {
+	c := chance(t, 100*time.Millisecond, nil)
+	for latency := 10 * time.Millisecond; latency < time.Second; latency += time.Millisecond {
+		c.Observe("a", latency, time.Second)
+	}
+	require.True(t, c.Fair("a", time.Second))
+	require.Greater(t, c.Needs("a"), time.Second/3)
 }
 
 func TestChanceBoundsItsKeys(t *testing.T) {
@@ -91,8 +125,8 @@ func TestChanceBoundsItsKeys(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	for i := range 10 {
 		for range 20 {
-			c.Observe(fmt.Sprint(i), 1)
-			c.Observe(long, 1)
+			c.Observe(fmt.Sprint(i), 1, None)
+			c.Observe(long, 1, None)
 		}
 	}
 	known := 0
@@ -111,7 +145,7 @@ func TestConcurrentChances(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 5000 {
-				c.Observe("a", time.Duration(1+i%100)*time.Millisecond)
+				c.Observe("a", time.Duration(1+i%100)*time.Millisecond, None)
 				_ = c.Fair("a", time.Millisecond)
 			}
 		})
@@ -125,9 +159,9 @@ func TestChanceAllocatesNothing(t *testing.T) {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
 	c := chance(t, time.Hour, nil)
-	c.Observe("a", 1)
+	c.Observe("a", 1, None)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		c.Observe("a", time.Millisecond)
+		c.Observe("a", time.Millisecond, None)
 		_ = c.Fair("a", time.Second)
 	}))
 }
@@ -136,12 +170,12 @@ func BenchmarkChance(b *testing.B) {
 	c, err := NewChance(time.Hour, nil)
 	require.NoError(b, err)
 	for range 20 {
-		c.Observe("route", time.Second)
+		c.Observe("route", time.Second, None)
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			c.Observe("route", time.Millisecond)
+			c.Observe("route", time.Millisecond, None)
 		}
 	})
 }

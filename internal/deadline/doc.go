@@ -18,6 +18,6 @@
 // latencies up to 250 ms; above that there is one per second. After 11 probes the estimate has found a service that
 // became ten times faster. If no request is observed, not even a probe, an estimate that refuses halves every 10 s.
 //
-// An Estimator also learns the least budget of a key: the time in which nine of ten of its requests finish. A missed
-// deadline that was shorter than this does not count against the service.
+// A [Chance] follows the high quantile instead: the time in which 99 of 100 requests finish. A missed deadline that was
+// shorter than this does not count against the service.
 package deadline

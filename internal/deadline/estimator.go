@@ -17,20 +17,16 @@ type Options struct {
 	// MaxKeys is the number of keys with an estimate. Requests of further keys are never too late. If MaxKeys is 0, it
 	// is 1000.
 	MaxKeys int
-
-	// MinBudget is the lower bound of [Estimator.MinBudget]. If MinBudget is 0, it is 100 ms.
-	MinBudget time.Duration
 }
 
-// An Estimator keeps, per key, a low and a high quantile of the latency of requests. It is made by [New], and safe for concurrent
+// An Estimator keeps, per key, a low quantile of the latency of requests. It is made by [New], and safe for concurrent
 // use: it takes a lock only when it meets a new key, and does not allocate after that.
 type Estimator struct {
-	maxKeys   int
-	sparse    uint64 // one slower request stands for so many; 1 in tests that count
-	leastFair time.Duration
-	mu        sync.Mutex                        // held to add a key
-	tracks    atomic.Pointer[map[string]*track] // replaced as a whole, never changed
-	list      atomic.Pointer[[]*track]          // the same, by their id; the first is nil
+	maxKeys int
+	sparse  uint64                            // one slower request stands for so many; 1 in tests that count
+	mu      sync.Mutex                        // held to add a key
+	tracks  atomic.Pointer[map[string]*track] // replaced as a whole, never changed
+	list    atomic.Pointer[[]*track]          // the same, by their id; the first is nil
 }
 
 // New returns an empty Estimator. If o is nil, it has the defaults. The error names the invalid field.
@@ -41,11 +37,7 @@ func New(o *Options) (*Estimator, error) {
 	if o.MaxKeys < 0 {
 		return nil, fmt.Errorf("deadline: MaxKeys: must be at least 0, got %d", o.MaxKeys)
 	}
-	fair, err := o.minBudget()
-	if err != nil {
-		return nil, err
-	}
-	e := &Estimator{maxKeys: o.MaxKeys, sparse: sparse, leastFair: fair}
+	e := &Estimator{maxKeys: o.MaxKeys, sparse: sparse}
 	if e.maxKeys == 0 {
 		e.maxKeys = defaultMaxKeys
 	}

@@ -51,11 +51,10 @@ type track struct {
 	probed atomic.Int64  // when the last probe was let through, in nanoseconds since born
 	back   atomic.Int64  // when the last probe that was given back was let through
 	since  atomic.Int64  // when it began to refuse without an observation, in nanoseconds since born, or 0
-	fair   atomic.Uint64 // like state, for the budget; 0 until something has been learnt
 	id     int
 	born   time.Time
 	// The next track is of another route, served by other cores: this one fills two cache lines.
-	_ [128 - 5*8 - unsafe.Sizeof(0) - unsafe.Sizeof(time.Time{})]byte
+	_ [128 - 4*8 - unsafe.Sizeof(0) - unsafe.Sizeof(time.Time{})]byte
 }
 
 const estimateBits = 56

@@ -60,9 +60,8 @@ type ClientOptions struct {
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
 	// MinBudget is the shortest time budget for which a missed deadline counts against the server. A call that had less
-	// time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all callers. The budget of a
-	// method rises to the time in which nine of ten of its calls finish, measured on calls with enough time. The time
-	// of a stream runs from the last message or CloseSend on, and while the caller reads. Before CloseSend the server
+	// time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all callers. Once 10 calls of a
+	// method with enough time have succeeded, their 99th percentile replaces MinBudget. The time of a stream runs from the last message or CloseSend on, and while the caller reads. Before CloseSend the server
 	// owes no answer. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
@@ -165,10 +164,9 @@ func (c *Client) succeeded(ctx context.Context, method string, permit *spillway.
 	o := c.o.Outcome(ctx, method, nil)
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
-	now := arrived.Add(latency)
-	permit.DoneAt(now, o, 0)
+	permit.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
-		c.took.observe(ctx, method, arrived, latency, now)
+		c.took.observe(ctx, method, arrived, latency)
 	}
 }
 

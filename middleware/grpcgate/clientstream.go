@@ -125,7 +125,7 @@ func (e *exchange) judge(p *spillway.Permit, err error) {
 	}
 	p.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
-		e.c.took.observe(e.ctx, e.method, arrived, latency, arrived.Add(latency))
+		e.c.took.observe(e.ctx, e.method, arrived, latency)
 	}
 }
 

@@ -10,21 +10,21 @@ import (
 
 // latencies records how long the calls to each method take.
 type latencies struct {
-	of *deadline.Estimator
+	of *deadline.Chance
 }
 
 func newLatencies(minBudget time.Duration) latencies {
-	return latencies{of: spillway.Must(deadline.New(&deadline.Options{MinBudget: minBudget}))}
+	return latencies{of: spillway.Must(deadline.NewChance(minBudget, nil))}
 }
 
 // unfair reports whether the given time was too short for a call to method, so that its outcome says nothing.
 func (l latencies) unfair(method string, had time.Duration) bool {
-	return had < l.of.MinBudget(method)
+	return !l.of.Fair(method, had)
 }
 
 // observe records a success of method: the call was admitted at arrived and took latency.
-func (l latencies) observe(ctx context.Context, method string, arrived time.Time, latency time.Duration, now time.Time) {
-	l.of.ObserveWithin(method, latency, allotted(ctx, arrived), now)
+func (l latencies) observe(ctx context.Context, method string, arrived time.Time, latency time.Duration) {
+	l.of.Observe(method, latency, allotted(ctx, arrived))
 }
 
 // allotted returns the time from arrived until the deadline of a call, or [deadline.None].
@@ -39,9 +39,8 @@ func allotted(ctx context.Context, arrived time.Time) time.Duration {
 func (l latencies) done(ctx context.Context, method string, permit *spillway.Permit, o spillway.Outcome) {
 	arrived := permit.Arrived()
 	latency := time.Since(arrived)
-	now := arrived.Add(latency)
-	permit.DoneAt(now, o, 0)
+	permit.DoneAt(arrived.Add(latency), o, 0)
 	if o == spillway.Success {
-		l.observe(ctx, method, arrived, latency, now)
+		l.observe(ctx, method, arrived, latency)
 	}
 }

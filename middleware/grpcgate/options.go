@@ -79,9 +79,9 @@ type Options struct {
 	Outcome func(ctx context.Context, method string, err error) spillway.Outcome
 
 	// MinBudget is the shortest time budget for which a missed deadline counts against the service. A call that had
-	// less time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all clients. The budget
-	// of a method rises to the time in which nine of ten of its calls finish, measured on calls with enough time. The
-	// time that a stream waited for its client does not count. If MinBudget is 0, it is 100 ms.
+	// less time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all clients. Once 10
+	// calls of a method with enough time have succeeded, their 99th percentile replaces MinBudget. The time that a
+	// stream waited for its client does not count. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
 	// Code is the status of a call refused for lack of room: codes.ResourceExhausted, or codes.Unavailable, which many

@@ -49,7 +49,7 @@ func (s *Server) whole(srv any, ss grpc.ServerStream, method string, r spillway.
 	err = handler(srv, w)
 	arrived := permit.Arrived()
 	if o, latency := s.endStream(ctx, method, &permit, err, w); o == spillway.Success {
-		s.took.observe(ctx, method, arrived, latency, arrived.Add(latency))
+		s.took.observe(ctx, method, arrived, latency)
 	}
 	returned = true
 	return s.outward(err, ss.SetTrailer)
@@ -151,7 +151,7 @@ func (s *Server) perMessage(srv any, ss grpc.ServerStream, method string, r spil
 	m.endMessage(func(p *spillway.Permit) { m.done(p, err) }, true)
 	returned = true
 	if err == nil { // otherwise the method may not exist
-		s.took.observe(ss.Context(), method, began, m.slowest(), time.Now())
+		s.took.observe(ss.Context(), method, began, m.slowest())
 	}
 	return s.outward(err, ss.SetTrailer)
 }

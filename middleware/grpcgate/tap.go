@@ -22,7 +22,7 @@ func (s *Server) Tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	}
 	r := s.o.Request(ctx, method)
 	if r.Route == "" {
-		if _, known := s.took.of.Estimate(method); known { // otherwise the client may have invented it
+		if s.took.of.Known(method) { // otherwise the client may have invented it
 			r.Route = method
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/deadline"
 	"github.com/spillway-go/spillway/internal/overload"
 )
 
@@ -102,8 +103,16 @@ func (c *call) ownFault(res *http.Response, err error) bool {
 	if c.out.stalled() {
 		return true
 	}
-	by, ok := c.r.Context().Deadline()
-	return ok && !c.t.chance.Fair(c.route, by.Sub(c.permit.Arrived())-own)
+	given := c.given()
+	return given != deadline.None && !c.t.chance.Fair(c.route, given-own)
+}
+
+// given returns how much time the call had, or [deadline.None].
+func (c *call) given() time.Duration {
+	if by, ok := c.r.Context().Deadline(); ok {
+		return by.Sub(c.permit.Arrived())
+	}
+	return deadline.None
 }
 
 // end ends the call and reports whether it had not ended before.
@@ -116,7 +125,7 @@ func (c *call) end(o spillway.Outcome) bool {
 	} else {
 		c.permit.DoneAt(c.permit.Arrived().Add(worked), o, 0)
 		if o == spillway.Success && c.teaches {
-			c.t.chance.Observe(c.route, worked)
+			c.t.chance.Observe(c.route, worked, c.given())
 		}
 	}
 	if c.t.o.Budget != nil {

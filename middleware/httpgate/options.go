@@ -66,7 +66,7 @@ type Options struct {
 
 	// MinBudget is the shortest time budget for which a missed deadline counts against the service. A request that had
 	// less time is Ignored, so that very short deadlines cannot make the service look slow. Once 10 requests of a route
-	// have succeeded, their 99th percentile replaces MinBudget. The time that the client kept the handler waiting does
+	// with enough time have succeeded, their 99th percentile replaces MinBudget. The time that the client kept the handler waiting does
 	// not count. The deadline comes from the context, from the Timeout of Request, or from grpc-timeout and
 	// connect-timeout-ms. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/deadline"
 )
 
 // outcome returns the outcome of a request whose handler has returned after elapsed. worked is elapsed without waits
@@ -27,28 +28,27 @@ func (x *exchange) outcome(elapsed, worked time.Duration) spillway.Outcome {
 
 // hurried reports whether the request has missed a deadline that left it too little time.
 func (x *exchange) hurried(elapsed, worked time.Duration) bool {
-	given, ok := x.given()
-	if !ok || elapsed < given && !errors.Is(x.r.Context().Err(), context.DeadlineExceeded) {
+	given := x.given()
+	if given == deadline.None || elapsed < given && !errors.Is(x.r.Context().Err(), context.DeadlineExceeded) {
 		return false
 	}
 	return !x.m.chance.Fair(x.kind(), given-(elapsed-worked))
 }
 
-// given returns how much time the request had, by its context and the timeout that its client sent, and whether it was
-// limited.
-func (x *exchange) given() (given time.Duration, ok bool) {
-	by, ok := x.r.Context().Deadline()
-	if ok {
+// given returns how much time the request had, by its context and the timeout that its client sent, or [deadline.None].
+func (x *exchange) given() time.Duration {
+	given := deadline.None
+	if by, ok := x.r.Context().Deadline(); ok {
 		given = by.Sub(x.permit.Arrived())
 	}
 	wait := x.timeout
 	if wait <= 0 {
 		wait = protocolTimeout(x.r)
 	}
-	if wait > 0 && (!ok || wait < given) {
-		return wait, true
+	if wait > 0 {
+		given = min(given, wait)
 	}
-	return given, ok
+	return given
 }
 
 // kind returns a name for requests that take about as long as this one: the route if there is one, the method of gRPC,
@@ -68,7 +68,7 @@ func (x *exchange) kind() string {
 // learn records how long a request took whose handler has returned.
 func (x *exchange) learn(o spillway.Outcome, worked time.Duration) {
 	if o == spillway.Success && x.status < 300 { // the latency of a redirect says little about its target
-		x.m.chance.Observe(x.kind(), worked)
+		x.m.chance.Observe(x.kind(), worked, x.given())
 	}
 }
 

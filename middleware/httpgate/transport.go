@@ -76,7 +76,7 @@ type TransportOptions struct {
 
 	// MinBudget is the shortest time budget for which a missed deadline counts against the server. A call that had less
 	// time is Ignored, so that very short deadlines cannot trip a breaker for all callers. Once 10 calls of a route
-	// have been answered with 2xx, their 99th percentile replaces MinBudget. The caller's own time does not count, such
+	// with enough time have been answered with 2xx, their 99th percentile replaces MinBudget. The caller's own time does not count, such
 	// as a stalled request body or an unread response. If MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
