@@ -263,7 +263,8 @@ func startRedis(ctx context.Context, t *testing.T, folder, port string) {
 		t.Skip("redis-server is not installed")
 	}
 	var log output
-	server := exec.CommandContext(ctx, "redis-server", "--port", port[1:], "--bind", "127.0.0.1", "--save", "", "--dir", folder)
+	args := []string{"--port", port[1:], "--bind", "127.0.0.1", "--save", "", "--dir", folder}
+	server := exec.CommandContext(ctx, "redis-server", args...)
 	server.Stdout, server.Stderr = &log, &log
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {

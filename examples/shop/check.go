@@ -141,7 +141,7 @@ func (c *caller) overload(ctx context.Context, v *verdict, f *figures) {
 // observed checks the metrics and the live page.
 func (c *caller) observed(ctx context.Context, v *verdict) {
 	for path, want := range map[string]string{
-		"/metrics":         `spillway_gate_requests_total{decision="refused",name="shop"}`,
+		"/metrics":         `spillway_gate_requests_total{name="shop",result="refused"}`,
 		"/debug/spillway/": "<title>Shop</title>",
 	} {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.shop.debugAddr+path, http.NoBody)

@@ -61,8 +61,9 @@ type ClientOptions struct {
 
 	// MinBudget is the shortest time budget for which a missed deadline counts against the server. A call that had less
 	// time is [spillway.Ignored], so that very short deadlines cannot trip a breaker for all callers. Once 10 calls of a
-	// method with enough time have succeeded, their 99th percentile replaces MinBudget. The time of a stream runs from the last message or CloseSend on, and while the caller reads. Before CloseSend the server
-	// owes no answer. If MinBudget is 0, it is 100 ms.
+	// method with enough time have succeeded, their 99th percentile replaces MinBudget. The time of a stream runs from
+	// the last message or CloseSend on, and while the caller reads. Before CloseSend the server owes no answer. If
+	// MinBudget is 0, it is 100 ms.
 	MinBudget time.Duration
 
 	// ListenTo lists targets that may ask this client to hold calls back, as they were given to grpc.NewClient. Under
