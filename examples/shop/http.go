@@ -89,7 +89,8 @@ func (s *shop) getReport(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, r *http.Request, text string, err error) {
 	switch {
 	case err == nil:
-		fmt.Fprintln(w, text)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintln(w, text) //nolint:gosec // plain text
 	case errors.Is(err, spillway.ErrRejected):
 		httpgate.WriteRefusal(w, r, err)
 	case errors.Is(err, errNoItem):

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -109,16 +106,4 @@ func TestVerdict(t *testing.T) {
 	require.Empty(t, v.broken)
 	v.expect(false, "got %d", 7)
 	require.EqualError(t, v.broken[0], "got 7")
-}
-
-func TestCheck(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "figures.json")
-	var out strings.Builder
-	require.NoError(t, run([]string{"-check", "-json", file}, &out), "%s", &out)
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var f figures
-	require.NoError(t, json.Unmarshal(text, &f))
-	require.Greater(t, f.Load, 1.5)
-	require.Contains(t, out.String(), "goodput")
 }

@@ -26,7 +26,8 @@ import (
 const (
 	slo       = 500 * time.Millisecond // later answers are worthless
 	patience  = 2 * time.Second        // the most time that any request gets
-	perTenant = 400                    // requests per second
+	perTenant = 100                    // requests per second
+	atOnce    = 50                     // requests of a tenant
 )
 
 // A shop is the running service.
@@ -53,11 +54,12 @@ func open(ctx context.Context, o settings) (*shop, error) {
 		return nil, err
 	}
 	s := &shop{
-		store:   db,
-		tenants: spillway.Must(limiter.NewKeyed(limiter.Bucket{Name: "tenant", Rate: limiter.Per(perTenant, time.Second)}, nil)),
-		shed:    spillway.Must(shedder.New(&shedder.Options{Name: "shop", SLO: slo})),
-		pause:   o.pause,
-		failed:  make(chan error, 3),
+		store: db,
+		tenants: spillway.Must(limiter.NewKeyed(
+			limiter.Bucket{Name: "tenant", Rate: limiter.Per(perTenant, time.Second), Burst: atOnce}, nil)),
+		shed:   spillway.Must(shedder.New(&shedder.Options{Name: "shop", SLO: slo})),
+		pause:  o.pause,
+		failed: make(chan error, 3),
 	}
 	// A request that is hopeless costs least. The limit is cheap to give back when the shedder refuses.
 	s.gate = spillway.New(spillway.Must(deadline.New(nil)), s.tenants, s.shed)
@@ -66,7 +68,7 @@ func open(ctx context.Context, o settings) (*shop, error) {
 	s.page = console.New(sources, &console.Options{Title: "Shop"})
 	if err := s.serve(ctx, o, sources); err != nil {
 		s.pause = 0
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, s.close()) //nolint:contextcheck // the end outlives ctx
 	}
 	return s, nil
 }

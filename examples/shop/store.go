@@ -19,6 +19,7 @@ var errNoItem = errors.New("no such item")
 
 // A store is the database.
 type store interface {
+	fmt.Stringer
 	// item returns the name of an item, or errNoItem.
 	item(ctx context.Context, id string) (string, error)
 	close()
@@ -67,7 +68,8 @@ func (p slowPool) item(ctx context.Context, id string) (string, error) {
 	return "item " + id, nil
 }
 
-func (p slowPool) close() {}
+func (p slowPool) close()         {}
+func (p slowPool) String() string { return "a pool of slow calls" }
 
 // postgres is a real database.
 type postgres struct{ pool *pgxpool.Pool }
@@ -82,4 +84,5 @@ func (p postgres) item(ctx context.Context, id string) (name string, err error) 
 	return name, err
 }
 
-func (p postgres) close() { p.pool.Close() }
+func (p postgres) close()         { p.pool.Close() }
+func (p postgres) String() string { return "PostgreSQL" }
