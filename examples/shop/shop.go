@@ -26,8 +26,8 @@ import (
 const (
 	slo       = 500 * time.Millisecond // later answers are worthless
 	patience  = 2 * time.Second        // the most time that any request gets
-	perTenant = 100                    // requests per second
-	atOnce    = 50                     // requests of a tenant
+	perTenant = 50                     // requests per second
+	atOnce    = 25                     // requests of a tenant
 )
 
 // A shop is the running service.

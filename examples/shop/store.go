@@ -34,7 +34,7 @@ func openStore(ctx context.Context, dsn string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = poolSize
+	config.MinConns, config.MaxConns = poolSize, poolSize
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
