@@ -28,3 +28,21 @@ func TestALatencyLearntInABadStartIsForgottenUnderLoad(t *testing.T) {
 		})
 	}
 }
+
+// The CPU is unknown, as it is in front of other servers. A moment in which goroutines wait must not leave a bound in force that
+// nothing raises or lowers.
+func TestAWaitForTheCPUDoesNotHoldForEver(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 4, constant(0.3))
+		p.r.CPU, p.r.Smoothed, p.r.CPUKnown = 0, 0, false
+		p.r.Wait = 0.05
+		p.run(1.5, 1000)
+		p.r.Wait, p.takes = 0, constant(0.02)
+		p.run(15, 1000)
+		p.reset()
+		p.run(10, 1000)
+		require.Less(t, p.inside()/200, 0.2, "seed %d: seconds that requests take; the work is 20 ms", seed)
+		require.Greater(t, p.good/2000, 0.93, "seed %d", seed)
+		require.Zero(t, p.reasons[CPU], "seed %d", seed)
+	}
+}
