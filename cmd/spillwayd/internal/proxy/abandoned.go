@@ -15,8 +15,9 @@ import (
 // request whose client has left: it has its place among the requests in flight until the server answers, or for the time that
 // backend.abandoned gives it.
 type call struct {
-	context.Context
-	answered atomic.Bool // the header of the answer has arrived
+	context.Context                 //nolint:containedctx // it is a context
+	client          context.Context //nolint:containedctx // of the client
+	answered        atomic.Bool     // the header of the answer has arrived
 }
 
 type callKey struct{}
@@ -39,7 +40,7 @@ func outlive(h http.Handler, most time.Duration) http.Handler {
 			inner, cancel = context.WithDeadline(inner, at)
 			defer cancel()
 		}
-		c := &call{Context: inner}
+		c := &call{Context: inner, client: client}
 		defer context.AfterFunc(client, func() {
 			defer cancel()
 			if c.answered.Load() { // nobody reads the rest of the answer
@@ -52,14 +53,18 @@ func outlive(h http.Handler, most time.Duration) http.Handler {
 			case <-inner.Done():
 			}
 		})()
-		h.ServeHTTP(w, r.WithContext(c))
+		h.ServeHTTP(w, r.WithContext(c)) //nolint:contextcheck // it outlives the client
 	})
 }
 
-// arrived notes that the header of an answer has arrived.
+// arrived notes that the header of an answer has arrived. If the client has left, the body is not read.
 func arrived(res *http.Response) error {
 	if c, ok := res.Request.Context().Value(callKey{}).(*call); ok {
 		c.answered.Store(true)
+		if c.client.Err() != nil {
+			res.Body.Close()
+			res.Body = http.NoBody
+		}
 	}
 	return nil
 }
