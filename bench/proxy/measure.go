@@ -67,9 +67,7 @@ func closedLoop(url string, requests int) (failed int) {
 		mu    sync.Mutex
 	)
 	for range connections {
-		calls.Add(1)
-		go func() {
-			defer calls.Done()
+		calls.Go(func() {
 			for range requests / connections {
 				if _, err := get(context.Background(), client, url); err != nil {
 					mu.Lock()
@@ -77,7 +75,7 @@ func closedLoop(url string, requests int) (failed int) {
 					mu.Unlock()
 				}
 			}
-		}()
+		})
 	}
 	calls.Wait()
 	return failed
@@ -133,9 +131,7 @@ func overload(daemon, guard, backend string, load float64, measured time.Duratio
 	for sent := 0; time.Since(began) < settle+measured; {
 		now := time.Since(began)
 		for ; float64(sent) < load*capacity*now.Seconds(); sent++ {
-			calls.Add(1)
-			go func() {
-				defer calls.Done()
+			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				at := time.Now()
@@ -145,7 +141,7 @@ func overload(daemon, guard, backend string, load float64, measured time.Duratio
 					defer mu.Unlock()
 					took = append(took, time.Since(at))
 				}
-			}()
+			})
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -67,7 +67,7 @@ func play(role string, args []string) {
 		if err != nil {
 			panic(err)
 		}
-		proxy := httputil.NewSingleHostReverseProxy(to)
+		proxy := httputil.NewSingleHostReverseProxy(to) //nolint:gosec // the backend of this measurement
 		proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, IdleConnTimeout: 90 * time.Second}
 		proxy.BufferPool = new(buffers)
 		h = proxy
