@@ -90,11 +90,11 @@ func (fullCPU) Sample(now time.Time) stats.CPUSample {
 	return stats.CPUSample{Usage: 1, Smoothed: 1, Limit: 1, Time: now, Samples: 1}
 }
 
-// longWait is a scheduler that lets goroutines wait for a processor.
-type longWait struct{}
+// A schedWait is how long goroutines wait for a processor.
+type schedWait time.Duration
 
-func (longWait) Sample(now time.Time) stats.SchedSample {
-	return stats.SchedSample{Value: 50 * time.Millisecond, Time: now, Count: 1, Samples: 1}
+func (w schedWait) Sample(now time.Time) stats.SchedSample {
+	return stats.SchedSample{Value: time.Duration(w), Time: now, Count: 1, Samples: 1}
 }
 
 // With a full CPU, a thousand requests come within a second, and the service answers none of them.
@@ -109,7 +109,7 @@ func TestGoZeroShedder(t *testing.T) {
 			return goZeroShed(load.NewAdaptiveShedder(load.WithCpuThreshold(0)), next) // any usage is too much
 		},
 		"after": func(next http.Handler) http.Handler {
-			return shedAfter(spillway.Must(shedder.New(&shedder.Options{CPU: fullCPU{}, Sched: longWait{}, MinLimit: 16})), next)
+			return shedAfter(spillway.Must(shedder.New(&shedder.Options{CPU: fullCPU{}, Sched: schedWait(50 * time.Millisecond), MinLimit: 16})), next)
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
