@@ -35,6 +35,7 @@ var floors = map[string]int{
 	"internal/splitmix":   0,
 	"internal/roundup":    0,
 	"internal/stripe":     0,
+	"internal/usage":      0, // for programs
 	"internal/deadline":   1,
 	"internal/inflight":   1,
 	"internal/waited":     1,
