@@ -7,13 +7,18 @@
 // transport, and for a refusal of spillwayd. All three meet the same load in turns: 32 connections, answers of 1 KiB. The
 // figures are medians of five.
 //
-// A backend is a process of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
-// threads. Both answer in order and do not notice clients that have left. Clients give up after 500 ms, and goodput is the share of
-// the capacity that is answered in time, without the first three seconds.
+// A backend has processes of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
+// threads, and "php" the same with php-fpm behind nginx. They answer in order and do not notice clients that have left. "cpu" needs a
+// millisecond of a quota of 0.1 CPUs. Clients give up after 500 ms, and goodput is the share of the capacity that is answered in
+// time, without the first three seconds. Eight clients that wait for their answers measure the capacity before.
+//
+// After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
+// proxy listens again is left out.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -39,6 +44,7 @@ type result struct {
 	Guard   string  `json:"guard"`
 	Backend string  `json:"backend"`
 	Load    float64 `json:"load"`
+	Event   string  `json:"event,omitempty"`
 	Goodput float64 `json:"goodput"`
 	P99     float64 `json:"p99_ms"`
 }
@@ -49,18 +55,24 @@ func main() {
 		return
 	}
 	requests := flag.Int("requests", 60_000, "requests of each measurement of the cost; 0 for none")
-	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them; empty for none")
+	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them: pool, python, php, cpu; empty for none")
+	guards := flag.String("guards", "none,spillwayd", "what stands before the backends: none, spillwayd, and nginx with limit_req:N or limit_conn:N")
+	event := flag.String("event", "", "what happens at half of the measured time: halved (the backend cpu loses half of its CPU), or killed (the proxy, by SIGKILL)")
 	loads := flag.String("loads", "5", "loads as multiples of the capacity")
 	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
 	out := flag.String("json", "", "file for the figures")
 	flag.Parse()
-	if err := run(*requests, *backends, *loads, *seconds, *out); err != nil {
+	if err := run(*requests, split(*backends), split(*guards), split(*loads), *event, *seconds, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)
 	}
 }
 
-func run(requests int, backends, loads string, seconds float64, out string) error {
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+func run(requests int, backends, guards, loads []string, event string, seconds float64, out string) error {
 	dir, err := os.MkdirTemp("", "spillway-proxy")
 	if err != nil {
 		return err
@@ -79,21 +91,28 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 		fmt.Printf("CPU per request: plain proxy %.1f µs, spillwayd %.1f µs (%.2f x), refusal %.1f µs (%.2f x)\n",
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
-	for backend := range strings.SplitSeq(backends, ",") {
-		if backend == "" {
+	for _, backend := range backends {
+		capacity, err := capacityOfBackend(backend, dir)
+		if errors.Is(err, errSkip) {
+			fmt.Printf("%s: %v\n", backend, err)
 			continue
 		}
-		for text := range strings.SplitSeq(loads, ",") {
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %.0f requests per second\n", backend, capacity)
+		for _, text := range loads {
 			load, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return fmt.Errorf("-loads: must be numbers, got %q", text)
+			if err != nil || !(load > 0) {
+				return fmt.Errorf("-loads: must be positive numbers, got %q", text)
 			}
-			for _, guard := range []string{"none", "spillwayd"} {
-				got, err := overload(daemon, guard, backend, load, time.Duration(seconds*float64(time.Second)))
+			for _, guard := range guards {
+				c := cell{guard: guard, backend: backend, load: load, event: event, measured: time.Duration(seconds * float64(time.Second))}
+				got, err := c.measure(daemon, dir, capacity)
 				if err != nil {
 					return err
 				}
-				fmt.Printf("%-10s %-8s load %4.1f goodput %.2f p99 %.0f ms\n", guard, backend, load, got.Goodput, got.P99)
+				fmt.Printf("%-14s %-8s load %4.1f %-6s goodput %.2f p99 %.0f ms\n", guard, backend, load, event, got.Goodput, got.P99)
 				r.Results = append(r.Results, got)
 			}
 		}
