@@ -18,13 +18,14 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
-const about = `shop is a service with everything: HTTP and gRPC, a database, tenants, priorities, a breaker with retries,
-deadlines, metrics, a live page, readiness and shutdown. With -check it overloads itself for five seconds and ends
-with status 1 if it breaks a promise.
-
-`
+const about = `shop shows one service with everything: HTTP and gRPC, a database, tenants,
+priorities, a breaker with retries, deadlines, metrics, a live page, readiness
+and shutdown. With -check it overloads itself for five seconds, and ends with
+status 1 if it breaks a promise.`
 
 // settings are the flags.
 type settings struct {
@@ -42,12 +43,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	var s settings
-	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() {
-		fmt.Fprint(out, about)
-		flags.PrintDefaults()
-	}
+	flags := usage.New("shop", about, out)
 	flags.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` for HTTP")
 	flags.StringVar(&s.grpc, "grpc", "127.0.0.1:8082", "`address` for gRPC")
 	flags.StringVar(&s.debug, "debug", "127.0.0.1:8081", "`address` for metrics and the live page")

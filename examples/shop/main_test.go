@@ -93,7 +93,7 @@ func TestUnreadyBeforeTheEnd(t *testing.T) {
 func TestFlags(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run([]string{"-h"}, &out))
-	require.Contains(t, out.String(), "shop is a service with everything")
+	require.Contains(t, out.String(), "shop shows one service with everything")
 	require.Error(t, run([]string{"-nonsense"}, io.Discard))
 	require.ErrorContains(t, run([]string{"-http", "127.0.0.1:99999"}, io.Discard), "99999")
 	require.Error(t, run([]string{"-dsn", "postgres://localhost:1/?connect_timeout=1"}, io.Discard))
