@@ -4,7 +4,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -96,9 +95,9 @@ func headers(claims []claim) []*corev3.HeaderValue {
 		return nil
 	}
 	fields := make([]*corev3.HeaderValue, 0, len(h))
-	for _, name := range [...]string{"Ratelimit", "Ratelimit-Policy", "Retry-After"} {
-		if v := h.Get(name); v != "" {
-			fields = append(fields, &corev3.HeaderValue{Key: strings.ToLower(name), Value: v})
+	for _, name := range [...][2]string{{"Ratelimit", "ratelimit"}, {"Ratelimit-Policy", "ratelimit-policy"}, {"Retry-After", "retry-after"}} {
+		if v := h[name[0]]; len(v) > 0 {
+			fields = append(fields, &corev3.HeaderValue{Key: name[1], Value: v[0]})
 		}
 	}
 	return fields

@@ -347,7 +347,7 @@ func (s *Service) take(ctx context.Context, leases, exacts []*claim) (bool, erro
 	ok, err := s.takeLeases(ctx, leases)
 	if ok && len(exacts) > 0 {
 		if ok, err = s.takeExacts(ctx, exacts); !ok {
-			giveBack(leases)
+			giveBack(leases) //nolint:contextcheck // it takes no longer than the timeout of a lease
 		}
 	} else if !ok {
 		for _, c := range exacts {
@@ -359,7 +359,6 @@ func (s *Service) take(ctx context.Context, leases, exacts []*claim) (bool, erro
 
 func giveBack(leases []*claim) {
 	for _, c := range leases {
-		//nolint:contextcheck // it is bounded by the timeout of the lease
 		c.rule.limit.lease.Done(c.request(), c.ticket, spillway.Result{Outcome: spillway.Refused})
 	}
 }
@@ -371,7 +370,7 @@ func (s *Service) takeLeases(ctx context.Context, claims []*claim) (bool, error)
 		if err == nil {
 			continue
 		}
-		giveBack(claims[:i])
+		giveBack(claims[:i]) //nolint:contextcheck // it takes no longer than the timeout of a lease
 		for _, c := range claims {
 			c.state = c.known()
 		}

@@ -38,7 +38,8 @@ type Options struct {
 	// filter, which is 20 ms by default; a late answer is lost. If Timeout is 0, it is 10 ms.
 	Timeout time.Duration
 	// LeaseFrom is the rate from which on rules per second and per minute are decided without Redis, by a [lease.Limit]. They
-	// are token buckets then: a pause saves up to the tokens of one unit. If LeaseFrom is zero, Redis decides about all.
+	// are token buckets then: a pause saves up to the tokens of one unit. For about a second after Redis began empty, only a
+	// twentieth passes. If LeaseFrom is zero, Redis decides about all.
 	LeaseFrom limiter.Rate
 	// DryRun makes all rules count as with shadow_mode: no request is refused.
 	DryRun bool

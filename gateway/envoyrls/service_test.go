@@ -230,7 +230,7 @@ func TestAnswerHasFiguresAndHeaders(t *testing.T) {
 	require.InDelta(t, (7 * 24 * time.Hour).Seconds(), st[0].GetDurationUntilReset().AsDuration().Seconds(), 60)
 	require.Equal(t, "tenants", st[1].GetCurrentLimit().GetName())
 	require.Nil(t, st[2].GetCurrentLimit())
-	require.EqualValues(t, math.MaxUint32, st[3].GetLimitRemaining())
+	require.EqualValues(t, uint32(math.MaxUint32), st[3].GetLimitRemaining())
 	require.Zero(t, st[4].GetLimitRemaining())
 	require.Equal(t, map[string]string{
 		"ratelimit-policy": `"address";q=2;w=604800, "tenants";q=4;w=604800`,
@@ -537,33 +537,31 @@ descriptors:
 	hits := request("fast=1")
 	hits.HitsAddend = 6001
 	require.Equal(t, "OVER OVER", codesOf(t, c, hits), "more than it ever holds")
-	begin, admitted := time.Now(), 0
-	for codesOf(t, c, request("fast=1")) == "OK OK" || admitted < 3000 {
-		admitted++
-		require.Less(t, time.Since(begin), 30*time.Second)
-		if admitted > 20000 {
+	begin := time.Now()
+	for i := 0; ; i++ { // a Redis that began empty gives out a twentieth at first
+		hits.Descriptors[0] = descriptor(fmt.Sprintf("fast=new%d", i))
+		hits.HitsAddend = 3000
+		if codesOf(t, c, hits) == "OK OK" {
 			break
 		}
-		if admitted%50 == 0 { // some by fifties, to reach the limit
-			r := request("fast=1")
-			r.HitsAddend = 500
-			if codesOf(t, c, r) == "OK OK" {
-				admitted += 500
-			}
-		}
+		require.Less(t, time.Since(begin), 15*time.Second)
 	}
-	most := 6000 + int(100*time.Since(begin).Seconds()) + 1
-	require.LessOrEqual(t, admitted, most)
+	var admitted int
+	begin, admitted = time.Now(), 3000
+	for hits.HitsAddend = 100; codesOf(t, c, hits) == "OK OK"; admitted += 100 {
+		require.Less(t, admitted, 100_000)
+	}
+	require.LessOrEqual(t, admitted, 6000+int(100*time.Since(begin).Seconds())+200, "burst, rate, and the largest cost twice")
 
-	for range 50 { // one of both is used up soon: together they pass only while both have tokens
-		codesOf(t, c, request("slow=1", "fast=2"))
+	for range 40 { // a leased limit and one in Redis pass together, or none
+		require.Equal(t, "OK OK OK", codesOf(t, c, request("slow=1", "fast=2")))
 	}
 	require.Equal(t, "OVER OVER OK", codesOf(t, c, request("slow=1", "fast=2")))
 	r := request("fast=2")
 	r.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
 	res, err := c.ShouldRateLimit(t.Context(), r)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, res.GetStatuses()[0].GetLimitRemaining(), uint32(0))
+	require.Equal(t, ok, res.GetOverallCode())
 	require.Equal(t, "OK OK", codesOf(t, c, request("tried=1")))
 
 	applied := s.Stats().Applied

@@ -154,13 +154,15 @@ func check(files []string, output io.Writer) error {
 // connect returns a client of Redis, without asking it. The errors do not show the password.
 func connect(address string) (redis.UniversalClient, error) {
 	if !strings.Contains(address, "://") {
-		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true}), nil
+		return redis.NewUniversalClient(&redis.UniversalOptions{
+			Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		}), nil
 	}
 	o, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, errors.New("spillway-rls: -redis: must be an address or a URL such as redis://user:password@host:6379/0")
 	}
-	o.ContextTimeoutEnabled = true
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	return redis.NewClient(o), nil
 }
 
