@@ -35,6 +35,7 @@ var floors = map[string]int{
 	"internal/splitmix":   0,
 	"internal/roundup":    0,
 	"internal/stripe":     0,
+	"internal/usage":      0, // for programs
 	"internal/deadline":   1,
 	"internal/inflight":   1,
 	"internal/waited":     1,
@@ -65,6 +66,7 @@ var floors = map[string]int{
 	"telemetry/":          3,
 	"sim":                 4,
 	"bench":               4,
+	"cmd":                 4,
 	"examples":            4,
 	"gateway/":            4, // each folder in it is a room
 	"lab":                 4,

@@ -97,3 +97,21 @@ func TestGobreaker(t *testing.T) {
 		require.Equal(t, breaker.Closed, brk.Stats().State)
 	})
 }
+
+// A call that reports its end twice counts twice in gobreaker.
+func TestGobreakerDoneTwice(t *testing.T) {
+	old := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{})
+	done, err := old.Allow()
+	require.NoError(t, err)
+	done(errDown)
+	done(errDown)
+	require.EqualValues(t, 2, old.Counts().TotalFailures)
+
+	brk, err := newBreakerAfter()
+	require.NoError(t, err)
+	permit, err := spillway.New(brk).Enter(t.Context(), spillway.Request{})
+	require.NoError(t, err)
+	permit.Done(spillway.Failure)
+	permit.Done(spillway.Failure)
+	require.EqualValues(t, 1, brk.Stats().Failures)
+}

@@ -17,6 +17,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
 // phases are the behaviours of the first server, one after the other, and their durations.
@@ -48,6 +50,11 @@ type counts struct {
 	Without int64 `json:"without"`
 }
 
+const about = `breaker shows what a breaker is worth to a client of two servers when one of
+them breaks. The first server answers errors, then hangs, then recovers. Two
+clients run side by side for 16 s, one with breakers and one without. Look at
+the share of requests that each gets answered.`
+
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "breaker:", err)
@@ -56,7 +63,7 @@ func main() {
 }
 
 func run(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("breaker", flag.ContinueOnError)
+	flags := usage.New("breaker", about, out)
 	rate := flags.Int("rate", 400, "requests per second")
 	scale := flags.Float64("scale", 1, "length of the run, as a multiple of 16 s")
 	file := flags.String("json", "", "`FILE` to write the figures to")

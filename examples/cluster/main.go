@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
 // demands are the loads of the servers, as parts of the limit.
@@ -34,6 +36,11 @@ type settings struct {
 	page    string
 	version string
 }
+
+const about = `cluster shows one limit that three servers share by leases from Redis. The
+busiest server is killed, then Redis, and both come back. It needs the program
+redis-server, or a Redis of yours, and takes half a minute. Look at the sum of
+the requests that the servers let through: it stays at the limit.`
 
 func main() {
 	if run, ok := child(); ok {
@@ -51,7 +58,7 @@ func exit(err error) {
 }
 
 func run(args []string, out io.Writer) error {
-	s, err := parse(args)
+	s, err := parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -79,9 +86,9 @@ func run(args []string, out io.Writer) error {
 	return show.page(figures).Save(s.page)
 }
 
-func parse(args []string) (settings, error) {
+func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
-	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	flags := usage.New("cluster", about, out)
 	seconds := flags.Float64("seconds", 6, "length of each phase, 2..600; the last may take 4 to look restored")
 	flags.IntVar(&s.rate, "rate", 1000, "requests per second that all servers together let through, 100..20000")
 	flags.StringVar(&s.redis, "redis", "", "`ADDRESS` of a Redis to use instead of one of its own; it is cut off instead of killed")

@@ -14,15 +14,22 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/examples/internal/work"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 )
 
+const about = `connect shows gates around two services of Connect, for clients that speak
+Connect, gRPC or gRPC-Web. Each service has its own gate: api a shedder, and
+admin a limit of ten calls at once. A refusal has the form that the protocol of
+its client expects.`
+
 func main() {
+	listen := usage.Listen("connect", about, "http://localhost:8080/livez")
 	api := spillway.New(spillway.Must(shedder.New(nil)))
 	admin := spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: 10})))
-	log.Fatal(http.ListenAndServe(":8080", newHandler(api, admin))) //nolint:gosec // an example needs no timeouts
+	log.Fatal(http.ListenAndServe(listen, newHandler(api, admin))) //nolint:gosec // an example needs no timeouts
 }
 
 // newHandler returns the services. With generated code, the inner handlers are those of apiv1connect.NewAPIHandler and the like.

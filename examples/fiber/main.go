@@ -10,15 +10,22 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/examples/internal/work"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 )
 
+const about = `fiber shows gates around two groups of routes of Fiber, which does not use net/http.
+Each group has its own gate: /api a shedder, and /admin a limit of ten requests
+at once. /livez is outside both. The parameter "for" says how long a request
+takes.`
+
 func main() {
+	listen := usage.Listen("fiber", about, "http://localhost:8080/api/work?for=100ms")
 	api := spillway.New(spillway.Must(shedder.New(nil)))
 	admin := spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: 10})))
-	log.Fatal(newApp(api, admin).Listen(":8080"))
+	log.Fatal(newApp(api, admin).Listen(listen))
 }
 
 // newApp returns the routes of the service.

@@ -9,15 +9,22 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/examples/internal/work"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 )
 
+const about = `gin shows gates around two groups of routes of Gin.
+Each group has its own gate: /api a shedder, and /admin a limit of ten requests
+at once. /livez is outside both. The parameter "for" says how long a request
+takes.`
+
 func main() {
+	listen := usage.Listen("gin", about, "http://localhost:8080/api/work?for=100ms")
 	api := spillway.New(spillway.Must(shedder.New(nil)))
 	admin := spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: 10})))
-	log.Fatal(http.ListenAndServe(":8080", newHandler(api, admin))) //nolint:gosec // an example needs no timeouts
+	log.Fatal(http.ListenAndServe(listen, newHandler(api, admin))) //nolint:gosec // an example needs no timeouts
 }
 
 // newHandler returns the routes of the service.

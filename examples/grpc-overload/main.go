@@ -15,8 +15,10 @@ import (
 
 func main() {
 	os.Exit(overload.Main(overload.Config{
-		Transport:     transport{},
-		Guards:        []overload.Guard{{Name: "spillway"}, {Name: "interceptors"}},
+		Transport: transport{},
+		Guards:    []overload.Guard{{Name: "spillway"}, {Name: "interceptors"}},
+		About: "grpc-overload shows what is left of the useful work of a real gRPC server far beyond its capacity, first bare and then " +
+			"behind Spillway. Every fourth call is a stream. The guard interceptors is spillway without the tap.",
 		DefaultGuards: "none,spillway",
 	}))
 }

@@ -13,8 +13,13 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/limiter"
 )
+
+const about = `limits draws how each static limit treats the same requests, a steady few and
+one burst, as an SVG picture. It takes no time: the limits are asked in virtual
+time.`
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -24,7 +29,7 @@ func main() {
 }
 
 func run(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("limits", flag.ContinueOnError)
+	flags := usage.New("limits", about, out)
 	file := flags.String("o", "", "write the picture to this file instead of the standard output")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil

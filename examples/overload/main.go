@@ -20,7 +20,9 @@ import (
 
 func main() {
 	os.Exit(overload.Main(overload.Config{
-		Guards:        []overload.Guard{{Name: "spillway", Wrap: protected}},
+		Guards: []overload.Guard{{Name: "spillway", Wrap: protected}},
+		About: "overload shows what is left of the useful work of a real HTTP server far beyond its capacity, first bare and then " +
+			"behind Spillway. Both run on this machine, in processes of their own, for about two minutes.",
 		DefaultGuards: "none,spillway",
 		Metrics:       metrics,
 	}))

@@ -18,6 +18,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
 // figures are the result, as -json writes it. Goodput and the like are shares of the capacity.
@@ -53,6 +55,11 @@ type settings struct {
 	load    float64
 }
 
+const about = `priorities shows what is served first at ten times the capacity: with priorities
+off, with priorities on, and with clients that hold back what the server would
+refuse. A real server on this machine is loaded for half a minute. Look at
+"served": critical requests keep their share only with priorities.`
+
 func main() {
 	if serves() {
 		if err := serve(); err != nil {
@@ -69,7 +76,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	var s settings
-	flags := flag.NewFlagSet("priorities", flag.ContinueOnError)
+	flags := usage.New("priorities", about, out)
 	flags.Float64Var(&s.seconds, "seconds", 10, "how long to measure each of the three")
 	flags.Float64Var(&s.load, "load", 10, "requests, as a multiple of the capacity")
 	file := flags.String("json", "", "`FILE` to write the figures to")

@@ -29,16 +29,23 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/sim"
 )
 
+const about = `simulate shows how much useful work a service keeps in an overload, by policy.
+It plays a scenario in virtual time, so a run takes a moment and gives the same
+figures each time. Look at goodput: answers in time, as a share of the capacity.
+
+simulate -list shows the scenarios. With -suite, -sweep and -ablate it plays
+many of them; docs/simulating.md explains the figures.`
+
 func main() {
-	switch err := run(os.Args[1:], os.Stdout, os.Stderr); {
+	switch err := run(os.Args[1:], os.Stdout, os.Stdout); {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "simulate:", err)
@@ -64,10 +71,9 @@ type settings struct {
 	rows, golden         string
 }
 
-func parse(args []string, usage io.Writer) (settings, error) {
+func parse(args []string, help io.Writer) (settings, error) {
 	var s settings
-	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
-	flags.SetOutput(usage)
+	flags := usage.New("simulate", about, help)
 	flags.StringVar(&s.scenario, "scenario", "step", "what is played; -list shows the names")
 	flags.Float64Var(&s.load, "load", 10, "what scenarios that step go to, as a multiple of the capacity")
 	flags.StringVar(&s.policies, "policies", "spillway,fixed:8,none", "comma-separated, of "+policyNames+
@@ -106,8 +112,8 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	return s, nil
 }
 
-func run(args []string, out, usage io.Writer) error {
-	s, err := parse(args, usage)
+func run(args []string, out, help io.Writer) error {
+	s, err := parse(args, help)
 	if err != nil {
 		return err
 	}
@@ -196,17 +202,6 @@ func find(name string, load float64) (sim.Scenario, error) {
 		names = append(names, s.Name)
 	}
 	return sim.Scenario{}, fmt.Errorf("unknown scenario %q; there are %s", name, strings.Join(names, ", "))
-}
-
-func list(out io.Writer, load float64) {
-	fmt.Fprintf(out, "%-16s %6s %10s\n", "scenario", "lasts", "peak load")
-	for _, s := range sim.Library(load) {
-		peak := 0.0
-		for _, p := range s.Phases {
-			peak = math.Max(peak, math.Max(p.Load, p.To))
-		}
-		fmt.Fprintf(out, "%-16s %6v %10.2f\n", s.Name, length(s), peak)
-	}
 }
 
 // length is how long a scenario lasts in virtual time.

@@ -117,8 +117,22 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	if !strings.HasPrefix(lines[1], "step ") || !strings.HasSuffix(lines[1], "3m0s       4.00") {
+	if !strings.HasPrefix(lines[1], "step  ") || !strings.Contains(lines[1], " 180s     4x  0.7, then the load") {
 		t.Errorf("want step first, got %q", lines[1])
+	}
+	for _, line := range lines {
+		if len(line) > 80 {
+			t.Errorf("wider than 80 columns: %q", line)
+		}
+	}
+	scenarios := sim.Library(4)
+	for _, s := range scenarios {
+		if abouts[s.Name] == "" {
+			t.Errorf("%s has no description", s.Name)
+		}
+	}
+	if len(abouts) != len(scenarios) {
+		t.Errorf("%d descriptions of %d scenarios", len(abouts), len(scenarios))
 	}
 	if n := strings.Count(out.String(), "\nsteady "); n != 1 {
 		t.Errorf("steady is listed %d times", n)

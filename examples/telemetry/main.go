@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"log"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/console"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
 	"github.com/spillway-go/spillway/stats"
@@ -27,11 +29,21 @@ import (
 	"github.com/spillway-go/spillway/telemetry/prom"
 )
 
+const about = `telemetry shows a small service that exports its figures to Prometheus at
+/metrics, to OpenTelemetry, and to a browser at /debug/spillway/. With -check it
+loads itself for half a minute, and a real Prometheus scrapes it.`
+
 func main() {
-	listen := flag.String("listen", "127.0.0.1:8080", "address")
-	probe := flag.Bool("check", false, "load the service for half a minute, and check what Prometheus sees")
-	file := flag.String("json", "", "write the figures of -check to `FILE`")
-	flag.Parse()
+	flags := usage.New("telemetry", about, os.Stdout)
+	listen := flags.String("listen", "127.0.0.1:8080", "`ADDRESS` to serve at")
+	probe := flags.Bool("check", false, "load the service for half a minute, and check what Prometheus sees")
+	file := flags.String("json", "", "write the figures of -check to `FILE`")
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2)
+	}
 	if *probe {
 		os.Exit(check(*file))
 	}

@@ -17,6 +17,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
 const (
@@ -43,6 +45,11 @@ type settings struct {
 	others  int // tenants beside the flood
 }
 
+const about = `tenants shows how a limit per tenant protects the others when one tenant floods
+the service. One tenant sends 20 times its limit, the others 80 % of theirs, to
+a real server on this machine, for five seconds. Look at "served": the flood
+gets its limit, and the others get all that they ask for.`
+
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "tenants:", err)
@@ -52,7 +59,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	var s settings
-	flags := flag.NewFlagSet("tenants", flag.ContinueOnError)
+	flags := usage.New("tenants", about, out)
 	flags.Float64Var(&s.seconds, "seconds", 5, "how long to measure")
 	flags.IntVar(&s.limit, "limit", 100, "requests per second that each tenant may do")
 	flags.IntVar(&s.others, "others", 4, "tenants beside the flood")

@@ -1,6 +1,7 @@
 package overload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/stats"
 )
 
@@ -32,6 +34,9 @@ type Config struct {
 
 	// Metrics returns a handler of the guard's metrics, which -live serves at /metrics. If it is nil, -live serves the page alone.
 	Metrics func(map[string]stats.Source) http.Handler
+
+	// About says what the program shows; -h prints it first. If About is empty, -h describes an overload in general.
+	About string
 
 	// DefaultGuards is the default of -guards. If it is empty, that is "none".
 	DefaultGuards string
@@ -68,11 +73,13 @@ func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	run, err := c.measure(ctx, o, newProgress(out))
+	p := newProgress(out)
+	run, err := c.measure(ctx, o, p)
 	if err != nil {
 		return err
 	}
 	writeTable(out, run)
+	p.head("%s", run.lead())
 	if o.json != "" {
 		if err := writeJSON(o.json, run); err != nil {
 			return err
@@ -80,7 +87,7 @@ func (c *Config) Run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	name, err := writeReport(o.report, run)
 	if err == nil && name != "" {
-		fmt.Fprintln(out, "report:", name)
+		p.line("report, to open in a browser: %s", name)
 	}
 	return err
 }
@@ -98,8 +105,7 @@ type options struct {
 
 func (c *Config) parse(args []string, out io.Writer) (*options, error) {
 	o := &options{capacityTime: capacityTime}
-	fs := flag.NewFlagSet("overload", flag.ContinueOnError)
-	fs.SetOutput(out)
+	fs := usage.New("overload", cmp.Or(c.About, "overload shows the useful work of a real server far beyond its capacity."), out)
 	guards := c.DefaultGuards
 	if guards == "" {
 		guards = "none"
@@ -149,6 +155,7 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 		return nil, err
 	}
 	r := &runner{config: c, opts: o, work: work, progress: p}
+	r.greet()
 	run := r.describe()
 	if o.Settle > 0 {
 		run.Notes = append(run.Notes, fmt.Sprintf("each step up begins from %g times the capacity, held for %v", lightLoad, o.Settle))
@@ -173,12 +180,8 @@ func (c *Config) measure(ctx context.Context, o *options, p *progress) (*Run, er
 }
 
 func (r *runner) all(ctx context.Context, run *Run) (err error) {
-	r.progress.line("this takes about %v", r.duration())
-	if r.opts.live != "" {
-		r.progress.line("while a server is guarded, its live page is http://%s/", r.opts.live)
-	}
 	if r.work.Capacity == 0 {
-		r.progress.line("measuring the capacity of the bare server: %s", run.WorkAbout)
+		r.progress.line("measuring the capacity of the bare server")
 	}
 	if r.capacity, err = r.capacityOf(ctx, r.opts.capacityTime); err != nil {
 		return err
@@ -187,7 +190,7 @@ func (r *runner) all(ctx context.Context, run *Run) (err error) {
 		return fmt.Errorf("overload: the bare server answers %.2f requests a second: nothing can be measured with that", r.capacity)
 	}
 	run.Capacity = r.capacity
-	r.progress.line("capacity: %.0f requests a second", r.capacity)
+	r.progress.line("capacity: %.0f requests per second\n", r.capacity)
 	for _, name := range r.opts.Guards {
 		results, series, err := r.guard(ctx, name)
 		if err != nil {
@@ -224,18 +227,55 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 func (run *Run) note(p *progress, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	run.Notes = append(run.Notes, text)
-	p.line("%s", text)
+	p.text("%s", text)
+}
+
+// greet says what the run does, how long it takes, and what to look at.
+func (r *runner) greet() {
+	p := r.progress
+	p.head("A real server gets %s times the load that it can carry, once for each guard: %s.",
+		listed(r.opts.Loads, "%g"), listed(r.opts.Guards, "%s"))
+	p.text("This takes about %v; Ctrl-C ends it. A request takes %s.", r.duration(), r.work.About)
+	p.text("Look at goodput: answers within %.0f ms, as a share of the capacity. Beyond the capacity, at more than 1x, the bare server (none) "+
+		"loses it, and a good guard keeps it near 100%%.", millis(r.work.SLO))
+	if r.opts.live != "" {
+		p.text("While a server is guarded, its live page is http://%s/", r.opts.live)
+	}
+	p.line("")
+}
+
+// listed joins values as a sentence does.
+func listed[T any](values []T, format string) string {
+	var b strings.Builder
+	for i, v := range values {
+		switch {
+		case i > 0 && i == len(values)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, format, v)
+	}
+	return b.String()
 }
 
 // warn reports where the generator, not the server, may have caused the figures.
 func (run *Run) warn(p *progress) {
+	late, worst := 0, Result{}
 	for _, r := range run.Results {
 		if r.SendLagP99 > 20 {
-			run.note(p, "%s at %gx: the generator was up to %.0f ms late (p99)", r.Guard, r.Load, r.SendLagP99)
+			late++
+		}
+		if r.SendLagP99 > worst.SendLagP99 {
+			worst = r
 		}
 		if r.Unsent > 0 {
 			run.note(p, "%s at %gx: %d requests were not sent, %d were open already", r.Guard, r.Load, r.Unsent, maxInFlight)
 		}
+	}
+	if late > 0 {
+		run.note(p, "in %d of %d loads the generator was more than 20 ms late (p99), and %.0f ms at worst (%s at %gx)",
+			late, len(run.Results), worst.SendLagP99, worst.Guard, worst.Load)
 	}
 }
 

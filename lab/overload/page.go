@@ -90,7 +90,7 @@ func (run *Run) lead() string {
 			kept = append(kept, fmt.Sprintf("%s %.0f %%", title(r.Guard), 100*r.Goodput))
 		}
 	}
-	return fmt.Sprintf("A real server, asked for %g times what it can carry, keeps this share of its useful work: %s.",
+	return fmt.Sprintf("At %g times the load that it can carry, the server keeps this share of its capacity as useful work: %s.",
 		load, strings.Join(dedupe(kept), ", "))
 }
 

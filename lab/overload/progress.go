@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spillway-go/spillway/internal/usage"
 )
 
 // lineWidth is the longest line that can be rewritten safely; a line that wraps cannot.
@@ -16,6 +19,7 @@ const lineWidth = 79
 type progress struct {
 	out      io.Writer
 	terminal bool
+	colours  bool // only on a terminal, and not with NO_COLOR
 
 	mu   sync.Mutex
 	live int // length of the line to be rewritten
@@ -26,6 +30,7 @@ func newProgress(out io.Writer) *progress {
 	if f, ok := out.(*os.File); ok {
 		if info, err := f.Stat(); err == nil {
 			p.terminal = info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+			p.colours = p.terminal && os.Getenv("NO_COLOR") == "" && runtime.GOOS != "windows"
 		}
 	}
 	return p
@@ -37,6 +42,31 @@ func (p *progress) line(format string, args ...any) {
 	defer p.mu.Unlock()
 	p.clear()
 	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// text writes a paragraph of at most 80 columns.
+func (p *progress) text(format string, args ...any) {
+	p.line("%s", usage.Wrap(fmt.Sprintf(format, args...), ""))
+}
+
+// head writes a paragraph that stands out.
+func (p *progress) head(format string, args ...any) {
+	p.line("%s", p.in(bold, usage.Wrap(fmt.Sprintf(format, args...), "")))
+}
+
+// Colours and weights of a terminal.
+const (
+	bold  = "1"
+	red   = "31"
+	green = "32"
+)
+
+// in returns text in a colour, where there are colours.
+func (p *progress) in(colour, text string) string {
+	if !p.colours {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
 // rewrite shows text in the line that the next text replaces.
@@ -71,7 +101,12 @@ func (p *progress) watch(g *guardRun, span Span, t *tally) (stop func()) {
 		if span.Settle {
 			return
 		}
-		p.line("%s", describe(g, span, t.read(), time.Since(start)))
+		c, over := t.read(), time.Since(start)
+		colour := green
+		if c.goodput(g, over) < healthyShare*min(span.Load, 1) {
+			colour = red
+		}
+		p.line("%s", p.in(colour, describe(g, span, c, over)))
 	}
 }
 
@@ -101,7 +136,7 @@ func describe(g *guardRun, span Span, c counts, over time.Duration) string {
 		name = "settle"
 	}
 	text := fmt.Sprintf("%-8s %6s %5.0f/s  goodput %3.0f%%  refused %3.0f%%  timeout %3.0f%%",
-		g.guard, name, float64(c.sent)/over.Seconds(), 100*float64(c.good)/over.Seconds()/g.capacity,
+		g.guard, name, float64(c.sent)/over.Seconds(), 100*c.goodput(g, over),
 		100*share(c.refused, c.ended), 100*share(c.timeouts, c.ended))
 	if s, ok := g.process.latest(); ok {
 		text += fmt.Sprintf("  inside %d", s.Running)
@@ -114,6 +149,11 @@ func describe(g *guardRun, span Span, c counts, over time.Duration) string {
 
 // counts is a reading of a tally.
 type counts struct{ sent, ended, good, refused, timeouts int64 }
+
+// goodput is the useful answers as a share of the capacity.
+func (c counts) goodput(g *guardRun, over time.Duration) float64 {
+	return float64(c.good) / over.Seconds() / g.capacity
+}
 
 func (t *tally) read() counts {
 	return counts{t.sent.Load(), t.ended.Load(), t.good.Load(), t.refused.Load(), t.timeouts.Load()}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/internal/usage"
 	"github.com/spillway-go/spillway/lab/overload"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/shedder"
@@ -32,6 +33,10 @@ const (
 	quota = 0.4
 	each  = 10 * time.Second
 )
+
+const about = `real shows how far to trust the simulator. A real HTTP server on this machine
+goes through an overload for some seconds, with Spillway and without, and a
+simulated one goes through the same. Look at the pairs of rows.`
 
 func main() {
 	config := overload.Config{
@@ -74,7 +79,7 @@ func dependency(b *overload.Burner) func() {
 }
 
 func run(ctx context.Context, config *overload.Config, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("real", flag.ContinueOnError)
+	flags := usage.New("real", about, out)
 	flags.SetOutput(out)
 	shape := flags.String("shape", "step", "step, ramp or dependency")
 	load := flags.Float64("load", 5, "as a multiple of the capacity; the dependency is slow at 0.5")
