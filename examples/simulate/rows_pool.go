@@ -155,7 +155,15 @@ func coldRows() []suiteRow {
 		at(cold("cold-100x1s", withClient(5*sec, 10*sec, pool("", 100, 2, sim.Dist{Exp: sec}))), 3),
 		at(cold("cold-lock-5ms", lock32), 3),
 		at(cold("cold-mix", mix), 1.1, 2, 3, 5, 10),
+		at(coldSlow, 2, 5),
 	)
+}
+
+// coldSlow is a pool that works at a fifteenth of its speed for the first seconds, such as a database with cold caches.
+func coldSlow(load float64) sim.Scenario {
+	scenario := cold("cold-slow-start", withClient(300*ms, 10*sec, pool("", 8, 2, sim.Dist{Fixed: 25 * ms})))(load)
+	scenario.Events = []sim.Event{{Stretch: 15}, {At: 2 * sec, Stretch: 1}}
+	return scenario
 }
 
 // mix is a step for three routes of different cost in front of a pool of 8, which needs some CPU too.

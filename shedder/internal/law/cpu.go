@@ -69,7 +69,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 	c.busy = busy || r.Signal
 	c.left -= r.Dt
 	over := busy && (typical > 0 || c.limit == 0) && (r.InFlight > c.limit || c.drop > 0 || l.refusing())
-	if over || r.Signal || c.inForce() && l.refusing() {
+	if over || r.Signal || c.inForce() && l.refusing() && r.CPUKnown { // if it is known, the integral lets more in while it has time
 		c.left = l.o.CoolDown
 	}
 	switch {

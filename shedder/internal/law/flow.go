@@ -16,6 +16,8 @@ type flow struct {
 	settled float64 // seconds since more were in flight than the limit allows
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
+
+	again recheck
 }
 
 // fade lets a closed bucket pass.
@@ -46,7 +48,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	// offered.
 	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
-	over := r.InFlight > f.limit+math.Sqrt(f.limit)
+	over := r.InFlight > f.limit+math.Sqrt(f.limit) || f.again.limit > 0 && r.InFlight > f.limit+1
 	if over {
 		f.settled = 0
 	}
@@ -54,14 +56,17 @@ func (f *flow) step(l *Law, r *Reading) {
 	if f.piled >= sure && !f.full {
 		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and refusals tighten it
 			f.wide = 0
+			f.again.due = true
 			l.latency.guess()
 		}
 	} else if !l.refusing() {
 		f.full = false
 	}
-	if heavy && l.little {
+	switch again := f.again.step(l, r, heavy); {
+	case again:
+	case heavy && l.little:
 		f.tighten(l, r.Dt, over)
-	} else {
+	default:
 		f.held = 0
 		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
 	}
@@ -120,6 +125,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	}
 	f.full, f.wide = false, 1
 	l.latency.believe(stay)
+	f.again.due = false
 	return true
 }
 
@@ -159,6 +165,9 @@ func (f *flow) bound(l *Law, r *Reading) {
 	f.stay = t
 	x := rate * t
 	f.limit = math.Max(2, x+(1+f.wide)*math.Sqrt(x))
+	if f.again.limit > 0 {
+		f.limit = f.again.limit
+	}
 	if l.o.SLO > 0 {
 		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
 	}
@@ -181,7 +190,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
 	was := f.missing
 	f.missing = false
 	rate := math.Min(math.Max(h.rate, f.held), asked/noisy)
-	if rate == 0 || l.latency.typical == 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
+	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
 		return
 	}
 	least := p.Missing

@@ -237,6 +237,7 @@ func (l *Law) closed(b *bucket) {
 		l.latency.full += span
 	}
 	taken, full := l.latency.taken+span, l.latency.full // the sample's, if it is finished now
+	calm := l.latency.calm >= taken
 	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)
 	if !ok {
 		return
@@ -252,4 +253,5 @@ func (l *Law) closed(b *bucket) {
 		return // they waited for the CPU
 	}
 	l.latency.learn(&l.P, stay, taken)
+	l.flow.again.due = !calm
 }

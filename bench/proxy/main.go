@@ -1,0 +1,109 @@
+// Proxy measures spillwayd: what a request costs in it, and what it keeps of the capacity of backends in other processes.
+//
+//	go run ./bench/proxy -json proxy.json
+//	go run ./bench/proxy -backends pool,python -loads 2,5,10 -seconds 10 -requests 200000
+//
+// The cost is the CPU time of the proxy's process per request, for spillwayd, for a bare httputil.ReverseProxy with the same tuned
+// transport, and for a refusal of spillwayd. All three meet the same load in turns: 32 connections, answers of 1 KiB. The
+// figures are medians of five.
+//
+// A backend is a process of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
+// threads. Both answer in order and do not notice clients that have left. Clients give up after 500 ms, and goodput is the share of
+// the capacity that is answered in time, without the first three seconds.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A report is what -json writes.
+type report struct {
+	Results      []result `json:"results"`
+	ProxyCPU     float64  `json:"proxy_cpu_us"`
+	PlainCPU     float64  `json:"plain_proxy_cpu_us"`
+	RefusalCPU   float64  `json:"refusal_cpu_us"`
+	ProxyRatio   float64  `json:"proxy_ratio"`
+	RefusalRatio float64  `json:"refusal_ratio"`
+}
+
+// A result is one guard in front of one backend.
+type result struct {
+	Guard   string  `json:"guard"`
+	Backend string  `json:"backend"`
+	Load    float64 `json:"load"`
+	Goodput float64 `json:"goodput"`
+	P99     float64 `json:"p99_ms"`
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "role" {
+		play(os.Args[2], os.Args[3:])
+		return
+	}
+	requests := flag.Int("requests", 60_000, "requests of each measurement of the cost; 0 for none")
+	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them; empty for none")
+	loads := flag.String("loads", "5", "loads as multiples of the capacity")
+	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
+	out := flag.String("json", "", "file for the figures")
+	flag.Parse()
+	if err := run(*requests, *backends, *loads, *seconds, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(requests int, backends, loads string, seconds float64, out string) error {
+	dir, err := os.MkdirTemp("", "spillway-proxy")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	daemon := filepath.Join(dir, "spillwayd")
+	build := exec.Command("go", "build", "-o", daemon, "github.com/spillway-go/spillway/cmd/spillwayd")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("spillwayd cannot be built: %w\n%s", err, text)
+	}
+	var r report
+	if requests > 0 {
+		if err := r.measureCost(daemon, dir, requests); err != nil {
+			return err
+		}
+		fmt.Printf("CPU per request: plain proxy %.1f µs, spillwayd %.1f µs (%.2f x), refusal %.1f µs (%.2f x)\n",
+			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
+	}
+	for backend := range strings.SplitSeq(backends, ",") {
+		if backend == "" {
+			continue
+		}
+		for text := range strings.SplitSeq(loads, ",") {
+			load, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return fmt.Errorf("-loads: must be numbers, got %q", text)
+			}
+			for _, guard := range []string{"none", "spillwayd"} {
+				got, err := overload(daemon, guard, backend, load, time.Duration(seconds*float64(time.Second)))
+				if err != nil {
+					return err
+				}
+				fmt.Printf("%-10s %-8s load %4.1f goodput %.2f p99 %.0f ms\n", guard, backend, load, got.Goodput, got.P99)
+				r.Results = append(r.Results, got)
+			}
+		}
+	}
+	if out == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(text, '\n'), 0o600)
+}

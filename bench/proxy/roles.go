@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The pool of workers, in every language.
+const (
+	workers  = 4
+	work     = 20 * time.Millisecond
+	capacity = float64(workers) / 0.02 // requests per second
+)
+
+// python serves as a pool of threads in Python. It prints its address.
+const python = `
+import sys, threading, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+places = threading.Semaphore(4)
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        with places:
+            time.sleep(0.02)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *args): pass
+class Server(ThreadingHTTPServer):
+    request_queue_size = 1024
+    daemon_threads = True
+server = Server(("127.0.0.1", 0), Handler)
+print("listening on http://127.0.0.1:%d" % server.server_port, flush=True)
+server.serve_forever()
+`
+
+// play serves as a child process until SIGTERM.
+func play(role string, args []string) {
+	var h http.Handler
+	switch role {
+	case "fast":
+		answer := []byte(strings.Repeat("x", 1024))
+		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) })
+	case "pool":
+		places := make(chan struct{}, workers)
+		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			places <- struct{}{}
+			time.Sleep(work)
+			<-places
+			_, _ = io.WriteString(w, "ok")
+		})
+	case "plain":
+		to, err := url.Parse(args[0])
+		if err != nil {
+			panic(err)
+		}
+		proxy := httputil.NewSingleHostReverseProxy(to) //nolint:gosec // the backend of this measurement
+		proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, IdleConnTimeout: 90 * time.Second}
+		proxy.BufferPool = new(buffers)
+		h = proxy
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("listening on http://%s\n", l.Addr())
+	panic(http.Serve(l, h)) //nolint:gosec // on the loopback, until it is killed
+}
+
+type buffers struct{ sync.Pool }
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.Pool.Get().(*[32 << 10]byte); ok {
+		return p[:]
+	}
+	return make([]byte, 32<<10)
+}
+
+func (b *buffers) Put(p []byte) { b.Pool.Put((*[32 << 10]byte)(p)) }
+
+// A child is a process of the measurement.
+type child struct {
+	cmd *exec.Cmd
+	url string
+}
+
+// spawn starts a process that prints its address after "http://", or the address of spillwayd's listener.
+func spawn(program string, args ...string) (*child, error) {
+	cmd := exec.CommandContext(context.Background(), program, args...)
+	text, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := lines.Text()
+		at, ok := strings.CutPrefix(line, "listening on ")
+		if _, address, found := strings.Cut(line, `"address":"`); found {
+			address, _, _ = strings.Cut(address, `"`)
+			at, ok = "http://"+address, true
+		}
+		if ok {
+			go func() { _, _ = io.Copy(io.Discard, text) }()
+			return &child{cmd, at}, nil
+		}
+		fmt.Fprintln(os.Stderr, line)
+	}
+	return nil, fmt.Errorf("%s ended: %w", program, cmd.Wait())
+}
+
+func spawnSelf(role string, args ...string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return spawn(self, append([]string{"role", role}, args...)...)
+}
+
+// end ends the process and returns the CPU time that it has used.
+func (c *child) end() time.Duration {
+	if c == nil {
+		return 0
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGKILL)
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
+}

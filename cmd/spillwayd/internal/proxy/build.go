@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/deadline"
+	"github.com/spillway-go/spillway/limiter"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/rules"
+	"github.com/spillway-go/spillway/shadow"
+)
+
+// A builder makes routes from one Config.
+type builder struct {
+	p       *Proxy
+	key     func(*http.Request) string // nil if requests belong to no client
+	asked   func(*http.Request) spillway.Priority
+	shared  []spillway.Policy // of all routes, in front
+	late    *deadline.Policy
+	reverse http.Handler
+	targets map[string]rules.Target
+}
+
+func newBuilder(p *Proxy) (*builder, error) {
+	c := p.conf
+	b := &builder{p: p, reverse: p.reverse(), targets: map[string]rules.Target{config.ShedderTarget: rules.Of(p.shed)}}
+	var err error
+	if b.asked, err = httpgate.NewPriority(&httpgate.PriorityOptions{
+		Trusted: c.Trusted, Header: c.Priority.Header, LowerFirst: c.Priority.LowerFirst, Browser: c.Priority.Browser,
+	}); err != nil {
+		return nil, err
+	}
+	if b.late, err = deadline.New(nil); err != nil {
+		return nil, err
+	}
+	if b.key, err = clientKey(c); err != nil {
+		return nil, err
+	}
+	if c.Client.MaxConcurrent > 0 && b.key != nil {
+		limit, err := limiter.NewKeyed(limiter.Concurrency{Name: "client", Limit: c.Client.MaxConcurrent}, nil)
+		if err != nil {
+			return nil, err
+		}
+		b.shared = append(b.shared, b.trial(limit))
+	}
+	return b, nil
+}
+
+// clientKey returns who a request belongs to, or nil if that does not matter.
+func clientKey(c *config.Config) (func(*http.Request) string, error) {
+	if c.Client.Key == "none" {
+		return nil, nil //nolint:nilnil // nil asks for no key
+	}
+	o := &httpgate.ClientIPOptions{Trusted: c.Trusted}
+	if len(c.Trusted) > 0 {
+		o.Header = "X-Forwarded-For"
+	}
+	ip, err := httpgate.NewClientIP(o)
+	if err != nil {
+		return nil, err
+	}
+	if c.Client.Key == "ip" {
+		return ip.Key, nil
+	}
+	return httpgate.FirstKey(httpgate.HeaderKey(c.Client.Header), ip.Key), nil
+}
+
+// trial returns p, or a shadow of it in a dry run.
+func (b *builder) trial(p spillway.Policy) spillway.Policy {
+	if b.p.conf.DryRun {
+		return shadow.New(p)
+	}
+	return p
+}
+
+// route makes a route: rates first, then places, the deadline, and the shedder.
+func (b *builder) route(r *config.Route) (*route, error) {
+	policies := append([]spillway.Policy(nil), b.shared...)
+	if l := r.Rate; l != nil {
+		name := config.RateTarget(r.Name)
+		build := b.limit
+		if !l.Tunable() {
+			build = b.shaper
+		}
+		p, err := build(l.Rule(name), name, l.Per)
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, p)
+	}
+	if l := r.Concurrency; l != nil {
+		name := config.ConcurrencyTarget(r.Name)
+		p, err := b.limit(limiter.Concurrency{Name: name, Limit: l.Limit}, name, l.Per)
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, p)
+	}
+	if r.Deadline > 0 {
+		policies = append(policies, b.trial(b.late))
+	}
+	policies = append(policies, b.trial(b.p.shed))
+	exempt := r.Exempt
+	gate, err := httpgate.New(spillway.New(policies...), &httpgate.Options{
+		Request: b.request(r),
+		Exempt:  func(*http.Request) bool { return exempt },
+		Outcome: outcome,
+		Refuse:  b.p.log.refuse,
+	})
+	if err != nil {
+		return nil, err
+	}
+	most := r.MaxBody
+	if most == 0 {
+		most = b.p.conf.MaxBody
+	}
+	return &route{name: r.Name, maxBody: int64(most), gate: gate, handler: gate.Handler(b.reverse)}, nil
+}
+
+// limit makes a limit of a route for each client or for all, and a target of the rules.
+func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, error) {
+	if per == config.PerClient {
+		keyed, err := limiter.NewKeyed(rule, nil)
+		if err != nil {
+			return nil, err
+		}
+		b.targets[name] = rules.Of(keyed)
+		return b.trial(keyed), nil
+	}
+	limit, err := limiter.New(rule)
+	if err != nil {
+		return nil, err
+	}
+	b.targets[name] = rules.Of(limit)
+	return b.trial(limit), nil
+}
+
+// shaper makes a limit for each client in which its requests wait.
+func (b *builder) shaper(rule limiter.Rule, name, _ string) (spillway.Policy, error) {
+	return limiter.NewRegistry(&limiter.RegistryOptions{
+		Name: name, New: func(string) (limiter.Member, error) { return limiter.New(rule) },
+	})
+}

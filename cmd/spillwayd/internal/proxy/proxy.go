@@ -1,0 +1,219 @@
+// Package proxy is the handler of spillwayd: the gates in front, the reverse proxy behind them, and what stands between.
+package proxy
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/upstream"
+	"github.com/spillway-go/spillway/middleware/httpgate"
+	"github.com/spillway-go/spillway/rules"
+	"github.com/spillway-go/spillway/shedder"
+	"github.com/spillway-go/spillway/stats"
+)
+
+// A Proxy is the handler for clients. It is made by [New], safe for concurrent use, and owns the goroutines of its pool until
+// Close.
+type Proxy struct {
+	conf     *config.Config
+	pool     *upstream.Pool
+	shed     *shedder.Shedder
+	patterns *http.ServeMux    // nil if there are no routes
+	routes   map[string]*route // by pattern
+	rest     *route            // for requests without a match
+	peers    peers
+	log      accessLog
+	set      *rules.Set
+	draining atomic.Bool
+}
+
+// New returns a Proxy for a valid Config. A nil logger is slog.Default.
+func New(c *config.Config, logger *slog.Logger) (*Proxy, error) {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	pool, err := upstream.New(&c.Backend, logger)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{
+		conf: c, pool: pool, routes: map[string]*route{}, peers: peers{trusted: c.Trusted, priority: http.CanonicalHeaderKey(c.Priority.Header)},
+		log: accessLog{logger: logger, all: c.Log.Access == "on", perSecond: int64(c.Log.Refusals)},
+	}
+	if err := p.build(); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// build makes the shedder, the routes and the targets of the rules.
+func (p *Proxy) build() error {
+	cpu, err := stats.NewCPU(p.cpuOptions())
+	if err != nil {
+		return err
+	}
+	s := &p.conf.Shedder
+	p.shed, err = shedder.New(&shedder.Options{
+		SLO: s.SLO, CPUThreshold: s.CPUThreshold, MinLimit: s.MinLimit, MaxLimit: s.MaxLimit, MaxQueue: s.MaxQueue, MaxWait: s.MaxWait,
+		FairRoutes: s.FairRoutes, Disabled: s.Disabled, CPU: cpu,
+		Signals: []shedder.Signal{{Name: "backend", Read: p.pool.Application, Threshold: 1}},
+	})
+	if err != nil {
+		return err
+	}
+	b, err := newBuilder(p)
+	if err != nil {
+		return err
+	}
+	if p.rest, err = b.route(&config.Route{Name: "default"}); err != nil {
+		return err
+	}
+	if len(p.conf.Routes) > 0 {
+		p.patterns = http.NewServeMux()
+	}
+	for i := range p.conf.Routes {
+		r := &p.conf.Routes[i]
+		if p.routes[r.Match], err = b.route(r); err != nil {
+			return fmt.Errorf("routes[%d]: %w", i, err)
+		}
+		p.patterns.Handle(r.Match, http.NotFoundHandler())
+	}
+	p.set, err = rules.New(b.targets)
+	return err
+}
+
+// cpuOptions return how the CPU of the backend is read.
+func (p *Proxy) cpuOptions() *stats.CPUOptions {
+	if p.conf.Backend.CPU == "machine" {
+		return &stats.CPUOptions{Source: stats.HostCPU()}
+	}
+	return &stats.CPUOptions{Read: p.pool.CPU}
+}
+
+// ServeHTTP answers a request of a client.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.draining.Load() && len(r.Header["Upgrade"]) == 0 {
+		w.Header()["Connection"] = []string{"close"} // in HTTP/2 it becomes a GOAWAY
+	}
+	if r.Method == http.MethodConnect {
+		http.Error(w, "CONNECT is not supported", http.StatusMethodNotAllowed)
+		return
+	}
+	rt := p.routeOf(r)
+	if rt.maxBody > 0 && !limitBody(w, r, rt.maxBody) {
+		return
+	}
+	rt.handler.ServeHTTP(w, r)
+}
+
+// routeOf returns the route of r. A request that the mux would redirect, such as one for "//items", has the route of the clean path,
+// since the backend may clean it too.
+func (p *Proxy) routeOf(r *http.Request) *route {
+	if p.patterns == nil {
+		return p.rest
+	}
+	_, pattern := p.patterns.Handler(r)
+	if rt := p.routes[pattern]; rt != nil {
+		return rt
+	}
+	return p.rest
+}
+
+// limitBody answers a request whose body is announced as too large, and reports false. Other bodies end with an error at the limit.
+func limitBody(w http.ResponseWriter, r *http.Request, most int64) bool {
+	if r.ContentLength > most {
+		w.Header()["Connection"] = []string{"close"} // rather than read it
+		http.Error(w, "the body of the request is too large", http.StatusRequestEntityTooLarge)
+		return false
+	}
+	if r.ContentLength < 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+	}
+	return true
+}
+
+// reverse returns the handler that passes requests on.
+func (p *Proxy) reverse() http.Handler {
+	var h http.Handler = &httputil.ReverseProxy{
+		Rewrite: p.peers.rewrite, Transport: p.pool, BufferPool: new(buffers), ErrorHandler: httpgate.ProxyError(nil),
+		ErrorLog: slog.NewLogLogger(p.log.logger.Handler(), slog.LevelDebug), ModifyResponse: arrived,
+	}
+	h = outlive(h, p.conf.Backend.Abandoned)
+	if p.log.all {
+		h = p.log.around(h)
+	}
+	return h
+}
+
+// Drain makes answers ask clients to use other connections from now on.
+func (p *Proxy) Drain() { p.draining.Store(true) }
+
+// Ready reports whether the Proxy takes requests: a backend is up, and Drain was not called.
+func (p *Proxy) Ready() bool { return !p.draining.Load() && p.pool.Ready() }
+
+// Rules returns the set of the numbers that can change.
+func (p *Proxy) Rules() *rules.Set { return p.set }
+
+// LongLived returns the number of open connections that have left their gates, such as WebSockets.
+func (p *Proxy) LongLived() int64 {
+	n := p.rest.gate.Stats().LongLived
+	for _, rt := range p.routes {
+		n += rt.gate.Stats().LongLived
+	}
+	return n
+}
+
+// Sources returns what the metrics and the live page show, by name.
+func (p *Proxy) Sources() map[string]stats.Source {
+	sources := map[string]stats.Source{"backends": p.pool, "rules": p.set, "default": p.rest.gate}
+	for _, rt := range p.routes {
+		sources[rt.name] = rt.gate
+	}
+	return sources
+}
+
+// Close ends the goroutines and closes idle connections to the backends.
+func (p *Proxy) Close() error { return p.pool.Close() }
+
+// A route is a kind of request.
+type route struct {
+	name    string
+	maxBody int64
+	gate    *httpgate.Middleware
+	handler http.Handler
+}
+
+// request returns the function that describes requests of a route to its policies.
+func (b *builder) request(r *config.Route) func(*http.Request) spillway.Request {
+	key, asked, fixed, name, most := b.key, b.asked, r.Priority, r.Name, r.Deadline
+	return func(r *http.Request) spillway.Request {
+		req := spillway.Request{Route: name}
+		if key != nil {
+			req.Key = key(r)
+		}
+		if fixed != nil {
+			req.Priority = *fixed
+		} else {
+			req.Priority = asked(r)
+		}
+		if most > 0 {
+			req.Timeout = timeout(httpgate.ClientTimeout(r), most)
+		}
+		return req
+	}
+}
+
+// timeout returns how long a client waits that asks for the given time, or for none if it is 0.
+func timeout(asked, most time.Duration) time.Duration {
+	if asked == 0 {
+		return most
+	}
+	return min(asked, most)
+}

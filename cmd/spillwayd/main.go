@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+// The exit codes.
+const (
+	exitOK = iota
+	exitFailed
+	exitUsage
+)
+
+// run is main with the arguments, without the name of the program. Messages and the log go to out.
+func run(args []string, out io.Writer) int {
+	flags := flag.NewFlagSet("spillwayd", flag.ContinueOnError)
+	flags.SetOutput(out)
+	to := flags.String("to", "", "the backends, with commas between them, such as http://127.0.0.1:9000")
+	listen := flags.String("listen", ":8080", "with -to: the address for clients")
+	admin := flags.String("admin", "localhost:8081", "with -to: the address for operators, or off")
+	dry := flags.Bool("dry-run", false, "with -to: count what would be refused, and refuse nothing")
+	file := flags.String("config", "", "the file with everything")
+	check := flags.String("check", "", "read a file, say what is wrong with it, and end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	conf, err := load(*to, *file, *check, flags.NArg())
+	if err != nil {
+		fmt.Fprintln(out, "spillwayd:", err)
+		return exitUsage
+	}
+	if *check != "" {
+		if err := try(conf); err != nil {
+			fmt.Fprintln(out, "spillwayd:", err)
+			return exitFailed
+		}
+		fmt.Fprintln(out, "spillwayd:", *check, "is valid")
+		return exitOK
+	}
+	if *to != "" {
+		conf.Listen[0].Address, conf.Admin.Address, conf.DryRun = *listen, *admin, *dry
+	}
+	logger := slog.New(slog.NewJSONHandler(out, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	if err := serve(ctx, conf, *file, logger); err != nil {
+		fmt.Fprintln(out, "spillwayd:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// load returns what the flags ask for: exactly one of them must be set.
+func load(to, file, check string, extra int) (*config.Config, error) {
+	set := 0
+	for _, f := range []string{to, file, check} {
+		if f != "" {
+			set++
+		}
+	}
+	switch {
+	case extra > 0:
+		return nil, fmt.Errorf("there must be no further arguments, got %d", extra)
+	case set != 1:
+		return nil, errors.New("there must be one of -to, -config and -check; -help lists all flags")
+	case to != "":
+		return config.Default(strings.Split(to, ",")...)
+	}
+	return config.Load(file + check)
+}

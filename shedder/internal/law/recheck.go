@@ -1,0 +1,43 @@
+package law
+
+import "math"
+
+// A recheck measures the typical latency again if requests may have waited when it was learnt. It lets half as many in for a
+// moment, as few as are in flight while none waits, and so measures a latency that is shorter, if they did wait, and never too
+// short.
+type recheck struct {
+	due   bool    // requests may have waited
+	limit float64 // while half as many are let in; else 0
+}
+
+// waited is the greatest part of a latency that is no wait.
+const waited = 0.8
+
+// step starts, judges and ends a measurement. It reports whether one is under way.
+func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
+	p, h, f := &l.P, &l.history, &l.flow
+	typical, rate := l.latency.typical, math.Max(h.rate, f.held)
+	switch {
+	case !c.due || typical == 0 || !heavy || l.cpu.busy || f.missing:
+		c.limit = 0
+		return false
+	case c.limit > 0:
+		b, seconds, ok := h.last(math.Max(f.settled-typical, span))
+		stay := b.stay()
+		switch {
+		case !ok, f.settled < 2*typical, b.ended < p.Few, h.interrupted(seconds):
+			return true
+		case stay > typical, stay > waited*typical && b.ended >= p.Expect:
+			c.due, c.limit, f.settled = false, 0, 0
+			return false
+		case b.ended < p.Expect:
+			return true
+		}
+		l.latency.believe(stay)
+		typical = stay
+	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect:
+		return false
+	}
+	c.limit, f.settled = math.Max(2, rate*r.Mix*typical/2), 0
+	return true
+}
