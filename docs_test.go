@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxLongShare   = 0.02 // largest share of sentences that may have more than 30 words
+	maxLongShare   = 0.005 // largest share of sentences that may have more than 30 words
 	shownSentences = 10
 )
 
