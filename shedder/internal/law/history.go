@@ -115,6 +115,12 @@ func (h *history) advance(p *Params, window float64, b *bucket, dt float64, clos
 		h.close(&one, closed)
 	}
 	h.measure(p, window)
+	if h.earlier > 0 {
+		h.pass, h.rate = max(h.pass, h.earlier), max(h.rate, h.earlier)
+		if float64(len(h.ring))*span >= window {
+			h.earlier = 0
+		}
+	}
 }
 
 // close appends b. After a second in which nothing was in flight, empty buckets are left out: they say nothing about the
@@ -169,10 +175,6 @@ func (h *history) measure(p *Params, window float64) {
 		}
 	}
 	h.uneven = max(1, jumps/max(all, 1))
-	if float64(n)*span >= window {
-		h.earlier = 0
-	}
-	pass, rate = max(pass, h.earlier), max(rate, h.earlier)
 	if pass > 0 || h.n == 0 {
 		h.pass = pass
 	}
