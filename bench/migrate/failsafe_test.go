@@ -215,3 +215,21 @@ func TestFailsafeServerSeesStatus(t *testing.T) {
 		require.Equal(t, breaker.Open, brk.Stats().State)
 	})
 }
+
+func TestFailsafeDefaults(t *testing.T) {
+	old := circuitbreaker.NewWithDefaults[int]()
+	_, err := failsafeBefore(t.Context(), old, down)
+	require.ErrorIs(t, err, errDown)
+	require.True(t, old.IsOpen())
+	require.InDelta(t, time.Minute, old.RemainingDelay(), float64(30*time.Second))
+
+	brk, err := breaker.New(nil)
+	require.NoError(t, err)
+	gate := spillway.New(brk)
+	for range 10 {
+		require.Equal(t, breaker.Closed, brk.Stats().State)
+		_, err := failsafeAfter(t.Context(), gate, down)
+		require.ErrorIs(t, err, errDown)
+	}
+	require.Equal(t, breaker.Open, brk.Stats().State)
+}

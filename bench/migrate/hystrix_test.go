@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/afex/hystrix-go/hystrix"
@@ -202,4 +203,32 @@ func TestHystrixTimeout(t *testing.T) {
 		close(release)
 		require.NoError(t, <-ended)
 	}
+}
+
+// Calls that hang until the deadline of the caller are not errors of hystrix-go.
+func TestHystrixDeadline(t *testing.T) {
+	hystrix.Flush()
+	hystrix.ConfigureCommand("prices", pricesCommand())
+	gate, err := pricesGate()
+	require.NoError(t, err)
+	hang := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+	for range 20 { // in real time, so 5 ms each
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err := hystrixBefore(ctx, hang)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		cancel()
+	}
+	_, err = hystrixBefore(t.Context(), func(context.Context) (int, error) { return 7, nil })
+	require.NoError(t, err)
+
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			_, err := hystrixAfter(ctx, gate, hang)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		_, err := hystrixAfter(t.Context(), gate, func(context.Context) (int, error) { return 7, nil })
+		require.ErrorIs(t, err, spillway.ErrRejected)
+	})
 }

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,5 +56,26 @@ func TestUberRatelimit(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, takeAfter(ctx, shaper, send), spillway.ErrRejected)
+	})
+}
+
+// Two hundred callers come at once.
+func TestUberRatelimitCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := paceBefore()
+		shaper, err := paceAfter()
+		require.NoError(t, err)
+		var sent atomic.Int64
+		send := func() { sent.Add(1) }
+		for range 200 {
+			go takeBefore(old, send)
+		}
+		time.Sleep(3 * time.Second)
+		require.EqualValues(t, 200, sent.Swap(0))
+		for range 200 {
+			go func() { _ = takeAfter(t.Context(), shaper, send) }()
+		}
+		time.Sleep(3 * time.Second)
+		require.EqualValues(t, 111, sent.Load(), "the slack at once, and what one second brings")
 	})
 }

@@ -69,3 +69,17 @@ func TestXTime(t *testing.T) {
 		require.ErrorAs(t, bucket.AllowAt(time.Now(), 21), &cost)
 	})
 }
+
+// A time before that of an earlier call gives x/time tokens for time that has been paid for.
+func TestXTimeGoesBack(t *testing.T) {
+	old := newXTime()
+	bucket, err := newBucketAfter()
+	require.NoError(t, err)
+	now := time.Unix(1000, 0)
+	require.True(t, old.AllowN(now, 20))
+	require.NoError(t, bucket.AllowAt(now, 20))
+	require.True(t, old.AllowN(now.Add(-time.Second), 0))
+	require.NoError(t, bucket.AllowAt(now.Add(-time.Second), 0))
+	require.True(t, old.AllowN(now, 20))
+	require.ErrorIs(t, bucket.AllowAt(now, 20), spillway.ErrRejected)
+}
