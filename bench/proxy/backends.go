@@ -120,12 +120,10 @@ func startNginx(dir, name, server, zones string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: there is no nginx", errSkip)
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	address := l.Addr().String()
-	l.Close()
 	file := filepath.Join(dir, name+".conf")
 	text := fmt.Sprintf("daemon off;\nworker_processes 1;\npid %[1]s/%[2]s.pid;\nerror_log %[1]s/%[2]s.log crit;\nevents { worker_connections 8192; }\n"+
 		"http { access_log off; keepalive_requests 100000; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fcgi;\n"+
@@ -144,6 +142,16 @@ func startNginx(dir, name, server, zones string) (*child, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// freeAddress returns an address of the loopback on which nothing listens.
+func freeAddress() (string, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
 }
 
 // waitFor waits until something listens.
@@ -168,7 +176,11 @@ func startGuard(guard, daemon, dir, to string) (*child, error) {
 	case "none":
 		return nil, nil //nolint:nilnil // none is none
 	case "spillwayd":
-		return spawn(daemon, "-to", to, "-listen", "127.0.0.1:0", "-admin", "off")
+		address, err := freeAddress() // the same after a restart
+		if err != nil {
+			return nil, err
+		}
+		return spawn(daemon, "-to", to, "-listen", address, "-admin", "off")
 	case "limit_req":
 		return startNginx(dir, "guard", "location / { limit_req zone=all burst=20 nodelay; "+pass+" }",
 			"limit_req_zone $scheme zone=all:1m rate="+n+"r/s;")

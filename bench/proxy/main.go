@@ -10,7 +10,7 @@
 // A backend has processes of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
 // threads, and "php" the same with php-fpm behind nginx. They answer in order and do not notice clients that have left. "cpu" needs a
 // millisecond of a quota of 0.1 CPUs. Clients give up after 500 ms, and goodput is the share of the capacity that is answered in
-// time, without the first three seconds. Eight clients that wait for their answers measure the capacity before.
+// time, without the first three seconds. 32 clients that wait for their answers measure the capacity before.
 //
 // After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
 // proxy listens again is left out.
@@ -82,6 +82,9 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 	build := exec.Command("go", "build", "-o", daemon, "github.com/spillway-go/spillway/cmd/spillwayd")
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("spillwayd cannot be built: %w\n%s", err, text)
+	}
+	if err := os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "state")); err != nil { // where spillwayd keeps what it has learnt
+		return err
 	}
 	var r report
 	if requests > 0 {

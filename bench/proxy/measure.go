@@ -238,5 +238,5 @@ func capacityOfBackend(name, dir string) (float64, error) {
 			err = fmt.Errorf("status %d", status)
 		}
 		return err
-	}, 2*workers, time.Second, 3*time.Second), nil
+	}, 8*workers, time.Second, 3*time.Second), nil
 }
