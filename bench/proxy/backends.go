@@ -167,7 +167,7 @@ func waitFor(network, address string) error {
 	return err
 }
 
-// startGuard starts what stands before the backend, or returns nil for none. The names are none, spillwayd, limit_req:N (requests
+// startGuard starts what stands before the backend, or returns nil for none. The names are none, spillwayd, spillwayd-slo (400 ms), limit_req:N (requests
 // per second, with a burst of a tenth) and limit_conn:N (requests at a time).
 func startGuard(guard, daemon, dir, to string) (*child, error) {
 	kind, n, _ := strings.Cut(guard, ":")
@@ -181,6 +181,13 @@ func startGuard(guard, daemon, dir, to string) (*child, error) {
 			return nil, err
 		}
 		return spawn(daemon, "-to", to, "-listen", address, "-admin", "off")
+	case "spillwayd-slo":
+		file := filepath.Join(dir, "slo.yaml")
+		text := fmt.Sprintf("listen: [{address: '127.0.0.1:0'}]\nadmin: {address: 'off'}\nbackend: {urls: [%s]}\nshedder: {slo: 400ms}\n", to)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		return spawn(daemon, "-config", file)
 	case "limit_req":
 		return startNginx(dir, "guard", "location / { limit_req zone=all burst=20 nodelay; "+pass+" }",
 			"limit_req_zone $scheme zone=all:1m rate="+n+"r/s;")

@@ -56,7 +56,7 @@ func main() {
 	}
 	requests := flag.Int("requests", 60_000, "requests of each measurement of the cost; 0 for none")
 	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them: pool, python, php, cpu; empty for none")
-	guards := flag.String("guards", "none,spillwayd", "what stands before the backends: none, spillwayd, and nginx with limit_req:N or limit_conn:N")
+	guards := flag.String("guards", "none,spillwayd", "what stands before the backends: none, spillwayd, spillwayd-slo (400 ms), and nginx with limit_req:N or limit_conn:N")
 	event := flag.String("event", "", "what happens at half of the measured time: halved (the backend cpu loses half of its CPU), or killed (the proxy, by SIGKILL)")
 	loads := flag.String("loads", "5", "loads as multiples of the capacity")
 	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
@@ -95,29 +95,8 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
 	for _, backend := range backends {
-		capacity, err := capacityOfBackend(backend, dir)
-		if errors.Is(err, errSkip) {
-			fmt.Printf("%s: %v\n", backend, err)
-			continue
-		}
-		if err != nil {
+		if err := r.overload(daemon, dir, backend, guards, loads, event, seconds); err != nil {
 			return err
-		}
-		fmt.Printf("%s: %.0f requests per second\n", backend, capacity)
-		for _, text := range loads {
-			load, err := strconv.ParseFloat(text, 64)
-			if err != nil || !(load > 0) {
-				return fmt.Errorf("-loads: must be positive numbers, got %q", text)
-			}
-			for _, guard := range guards {
-				c := cell{guard: guard, backend: backend, load: load, event: event, measured: time.Duration(seconds * float64(time.Second))}
-				got, err := c.measure(daemon, dir, capacity)
-				if err != nil {
-					return err
-				}
-				fmt.Printf("%-14s %-8s load %4.1f %-6s goodput %.2f p99 %.0f ms\n", guard, backend, load, event, got.Goodput, got.P99)
-				r.Results = append(r.Results, got)
-			}
 		}
 	}
 	if out == "" {
@@ -128,4 +107,33 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 		return err
 	}
 	return os.WriteFile(out, append(text, '\n'), 0o600)
+}
+
+// overload plays all cells of one backend.
+func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, seconds float64) error {
+	capacity, err := capacityOfBackend(backend, dir)
+	if errors.Is(err, errSkip) {
+		fmt.Printf("%s: %v\n", backend, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %.0f requests per second\n", backend, capacity)
+	for _, text := range loads {
+		load, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(load > 0) {
+			return fmt.Errorf("-loads: must be positive numbers, got %q", text)
+		}
+		for _, guard := range guards {
+			c := cell{guard: guard, backend: backend, load: load, event: event, measured: time.Duration(seconds * float64(time.Second))}
+			got, err := c.measure(daemon, dir, capacity)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%-14s %-8s load %4.1f %-6s goodput %.2f p99 %.0f ms\n", guard, backend, load, event, got.Goodput, got.P99)
+			r.Results = append(r.Results, got)
+		}
+	}
+	return nil
 }

@@ -166,18 +166,23 @@ func (c *cell) measure(daemon, dir string, capacity float64) (result, error) {
 	if c.event == "killed" {
 		from = time.Duration(happened.Load()) + time.Second
 	}
+	out.judge(answers, from, until, capacity)
+	return out, nil
+}
+
+// judge fills in the figures of the requests sent between from and until.
+func (r *result) judge(answers []answer, from, until time.Duration, capacity float64) {
 	var took []time.Duration
 	for _, a := range answers {
 		if a.sent >= from && a.sent < until {
 			took = append(took, a.took)
 		}
 	}
-	out.Goodput = float64(len(took)) / (capacity * (until - from).Seconds())
+	r.Goodput = float64(len(took)) / (capacity * (until - from).Seconds())
 	if len(took) > 0 {
 		slices.Sort(took)
-		out.P99 = float64(took[len(took)*99/100].Microseconds()) / 1000
+		r.P99 = float64(took[len(took)*99/100].Microseconds()) / 1000
 	}
-	return out, nil
 }
 
 // capacityOf returns the capacity that the load is a multiple of: the one before the event.
