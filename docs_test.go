@@ -57,6 +57,27 @@ func TestReadmeAndPagesLinkToTargets(t *testing.T) {
 	require.Empty(t, dead)
 }
 
+// Every page in docs is in the table of its index page, which is also the navigation of the site.
+func TestReadmeIndexesListEveryPage(t *testing.T) {
+	tree := checkout(t)
+	all, err := tree.Pages()
+	require.NoError(t, err)
+	texts := make(map[string]string)
+	for _, page := range all {
+		texts[page.Name] = page.Text
+	}
+	for name := range texts {
+		file, inDocs := strings.CutPrefix(name, "docs/")
+		index := "docs/"
+		if inMigrate, ok := strings.CutPrefix(file, "migrate/"); ok && inMigrate != "README.md" {
+			file, index = inMigrate, "docs/migrate/"
+		}
+		if inDocs && file != "README.md" && !strings.Contains(texts[index+"README.md"], "]("+file+")") {
+			t.Errorf("%sREADME.md has no link to %s", index, name)
+		}
+	}
+}
+
 // The pages in docs/reference are made from the code, and name every option and every metric.
 func TestReadmeReferenceIsComplete(t *testing.T) {
 	tree := checkout(t)
