@@ -35,8 +35,8 @@
 //	    maxStreams: 250              # HTTP/2 requests at once, per connection
 //	    headerTimeout: 5s            # to read the header of a request
 //	    idleTimeout: 75s             # between two requests
-//	    readTimeout: 0s              # to read a whole request; 0 is no limit
-//	    writeTimeout: 0s             # to write a whole answer; 0 is no limit
+//	    bodyTimeout: 20s             # wait for the body of a request, in all; each KiB of it adds 1s. None for gRPC
+//	    answerTimeout: 30s           # until the client takes a part of an answer, 32 KiB at most
 //	admin:
 //	  address: localhost:8081        # /healthz, /readyz, /metrics and the live page; "off" for none
 //	backend:

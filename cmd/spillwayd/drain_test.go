@@ -113,9 +113,7 @@ func (l *drainLoad) fresh(path string, pause time.Duration) {
 
 // http2 sends requests over HTTP/2 until no connection is accepted.
 func (l *drainLoad) http2(path string, pause time.Duration) {
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: &protocols}
+	transport := speaking(true)
 	defer transport.CloseIdleConnections()
 	var streams sync.WaitGroup
 	for range 5 {

@@ -110,7 +110,7 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	}
 	l, err := listen.New(inner, listen.Options{
 		MaxConnections: o.MaxConnections, MaxPerClient: o.MaxConnectionsPerClient, AcceptRate: o.AcceptRate, ProxyProtocol: o.ProxyProtocol,
-		Logger: s.logger,
+		WriteTimeout: o.AnswerTimeout, Logger: s.logger,
 	})
 	if err != nil {
 		inner.Close()
@@ -122,7 +122,12 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	h := &http.Server{
-		Handler: s.proxy, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		Handler: s.proxy.Handler(o.BodyTimeout, o.AnswerTimeout), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateHijacked { // an upgraded connection may stand still
+				listen.Release(c)
+			}
+		},
 		MaxHeaderBytes: int(o.MaxHeader), Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: o.MaxStreams},
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // strangers cause these errors
 	}

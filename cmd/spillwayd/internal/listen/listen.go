@@ -22,7 +22,9 @@ type Options struct {
 	AcceptRate limiter.Rate
 	// ProxyProtocol lists the peers whose connections begin with a PROXY header. They must send one.
 	ProxyProtocol []netip.Prefix
-	Logger        *slog.Logger // gets one line per second at most; nil is slog.Default
+	// WriteTimeout is how long a single write may take, until Release.
+	WriteTimeout time.Duration
+	Logger       *slog.Logger // gets one line per second at most; nil is slog.Default
 }
 
 // A Listener accepts connections within limits. It is made by [New], safe for concurrent use, and owns a goroutine until Close.
@@ -251,6 +253,26 @@ type conn struct {
 	rest   []byte   // bytes read behind the header
 	client netip.Prefix
 	closed atomic.Bool
+	free   atomic.Bool // it has no WriteTimeout any more
+}
+
+// Release takes the WriteTimeout from c, which may be a connection of TLS around one that Accept returned.
+func Release(c net.Conn) {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = outer.NetConn()
+	}
+	if c, ok := c.(*conn); ok {
+		c.free.Store(true)
+		_ = c.Conn.SetWriteDeadline(time.Time{})
+	}
+}
+
+// Write writes to the connection.
+func (c *conn) Write(p []byte) (int, error) {
+	if most := c.l.o.WriteTimeout; most > 0 && !c.free.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(most))
+	}
+	return c.Conn.Write(p)
 }
 
 // RemoteAddr returns the address of the client.
