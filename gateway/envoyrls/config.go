@@ -57,10 +57,28 @@ type rule struct {
 	counts  *counts
 }
 
-// Check returns the error of a file of descriptors, or nil. Its name is for the error.
-func Check(name string, file []byte) error {
-	_, err := parse(name, file)
+// Check returns the error of files of descriptors by their names, or nil. Each is for another domain.
+func Check(files map[string][]byte) error {
+	_, err := parseAll(files)
 	return err
+}
+
+// parseAll reads files, in the order of their names.
+func parseAll[T ~[]byte | ~string](files map[string]T) ([]*domain, error) {
+	var domains []*domain
+	from := map[string]string{}
+	for _, name := range sorted(files) {
+		d, err := parse(name, []byte(files[name]))
+		if err != nil {
+			return nil, err
+		}
+		if other, twice := from[d.name]; twice {
+			return nil, fmt.Errorf("envoyrls: %s: domain: must be in one file, got %q, which is in %s", name, d.name, other)
+		}
+		from[d.name] = name
+		domains = append(domains, d)
+	}
+	return domains, nil
 }
 
 // parse reads a file. Its rules have no limits yet.

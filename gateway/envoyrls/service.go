@@ -47,7 +47,7 @@ type Options struct {
 	NoHeaders bool
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
-	// Logger gets one line when files take effect, are refused or cannot be read. If Logger is nil, it is [slog.Default].
+	// Logger gets one line when files take effect, are refused or cannot be read, and when Redis is lost and back. If Logger is nil, it is [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -74,7 +74,7 @@ type Service struct {
 	mu     sync.Mutex
 	reload reloads // guarded by mu
 
-	unknown, unanswered, failed atomic.Int64
+	unknown, answered, unanswered, failed atomic.Int64
 }
 
 // A config is immutable.

@@ -345,7 +345,7 @@ func TestLimitSentByEnvoy(t *testing.T) {
 	}
 	require.Equal(t, "OVER OVER", codesOf(t, c, with("many=1", 1, year)), "Redis remembers them")
 	st := s.Stats()
-	require.Equal(t, "sent by Envoy", st.Rules[len(st.Rules)-1].Rule)
+	require.Equal(t, "=sent by Envoy", st.Rules[len(st.Rules)-1].Rule)
 	require.EqualValues(t, 606, st.Rules[len(st.Rules)-1].Admitted)
 }
 
@@ -453,6 +453,20 @@ func TestWithoutRedis(t *testing.T) {
 		res, err := clients["refuse"].ShouldRateLimit(t.Context(), request("address=z"))
 		return err == nil && res.GetOverallCode() == ok
 	}, 15*time.Second, 20*time.Millisecond)
+}
+
+// A Redis that hangs delays an answer by one Timeout, not by one for the limits and one for the shadows. It is the worst case: Envoy
+// waits for 20 ms.
+func TestHangingRedisDelaysAnAnswerByOneTimeout(t *testing.T) {
+	redis := startRedis(t)
+	const timeout = time.Second
+	c, s := start(t, envoyrls.Options{Client: redis.client(t), Config: of(shop), Timeout: timeout, Fallback: cluster.AllowAll})
+	require.Equal(t, "OK OK", codesOf(t, c, request("address=a")))
+	redis.pause()
+	begin := time.Now()
+	require.Equal(t, "OK OK OK OK", codesOf(t, c, request("address=a", "tenant=1", "tried=1")))
+	require.Less(t, time.Since(begin), timeout*17/10, "twice the timeout without the bound")
+	require.Positive(t, s.Stats().Unanswered)
 }
 
 func TestReloadUnderLoad(t *testing.T) {
