@@ -79,6 +79,19 @@ func TestAliasBombIsRefused(t *testing.T) {
 	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(file)}), "descriptors: must be at most")
 }
 
+func TestLongKeysInAliasesAreRefused(t *testing.T) {
+	file := "domain: d\ndescriptors:\n- key: &k " + strings.Repeat("x", 900_000) + "\n"
+	for range 20 {
+		file += "- {key: a, descriptors: [{key: *k, descriptors: [{key: *k, rate_limit: {unlimited: true}}]}]}\n"
+	}
+	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(strings.Replace(file, "{key: a", "{key: a, value: b", 1))}), "there once")
+	file = strings.ReplaceAll(file, "- {key: a,", "- {key: a, value: V,")
+	for i := range 20 {
+		file = strings.Replace(file, "value: V", "value: v"+strings.Repeat("i", i+1), 1)
+	}
+	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(file)}), "descriptors: keys and values must have at most 8388608 bytes")
+}
+
 func ref(i int) string {
 	if i == 0 {
 		return "*a0"

@@ -91,6 +91,7 @@ type ruleID struct {
 
 const (
 	cachedKeys   = 4096 // whose last answer an exact limit keeps
+	maxExacts    = 4096 // each takes about 90 KB
 	maxOverrides = 256  // limits sent by Envoy that are kept; a further one displaces another, which costs only its cached answers
 )
 
@@ -185,7 +186,10 @@ func (l *limits) prepare(rules []*rule) (*change, error) {
 func (l *limits) prepareExact(c *change, r *rule) (err error) {
 	id := exactID{domain: r.domain, unit: r.unit, perUnit: r.perUnit}
 	e := cmp.Or(c.exacts[id], l.exacts[id])
-	if e == nil {
+	switch {
+	case e == nil && len(c.exacts) >= maxExacts:
+		return fmt.Errorf("requests_per_unit: all files may have %d different limits, got another: %d per %v", maxExacts, id.perUnit, id.unit)
+	case e == nil:
 		if e, err = l.newExact(id); err != nil {
 			return err
 		}

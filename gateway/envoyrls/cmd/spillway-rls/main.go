@@ -156,18 +156,21 @@ func check(files []string, output io.Writer) error {
 	return nil
 }
 
+// idle is the number of connections that are open before requests need them: opening many at once takes longer than -timeout.
+const idle = 16
+
 // connect returns a client of Redis, without asking it. The errors do not show the password.
 func connect(address string) (redis.UniversalClient, error) {
 	if !strings.Contains(address, "://") {
 		return redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+			Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, MinIdleConns: idle,
 		}), nil
 	}
 	o, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, errors.New("spillway-rls: -redis: must be an address or a URL such as redis://user:password@host:6379/0")
 	}
-	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, o.MinIdleConns = true, -1, 1, idle
 	return redis.NewClient(o), nil
 }
 
