@@ -567,15 +567,25 @@ descriptors:
 	}
 	require.LessOrEqual(t, admitted, 6000+int(100*time.Since(begin).Seconds())+200, "burst, rate, and the largest cost twice")
 
-	for range 40 { // a leased limit and one in Redis pass together, or none
-		require.Equal(t, "OK OK OK", codesOf(t, c, request("slow=1", "fast=2")))
+	// A leased limit and one in Redis pass together or not at all. The leased one may refuse a few while its key becomes leased.
+	together := 0
+	for begin := time.Now(); ; {
+		got := codesOf(t, c, request("slow=1", "fast=2"))
+		if got == "OVER OVER OK" {
+			break
+		}
+		if got == "OK OK OK" {
+			together++
+		}
+		require.Less(t, time.Since(begin), 15*time.Second, got)
 	}
-	require.Equal(t, "OVER OVER OK", codesOf(t, c, request("slow=1", "fast=2")))
+	require.Equal(t, 40, together)
 	r := request("fast=2")
 	r.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
 	res, err := c.ShouldRateLimit(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, ok, res.GetOverallCode())
+	require.LessOrEqual(t, res.GetStatuses()[0].GetLimitRemaining(), uint32(6000))
 	require.Equal(t, "OK OK", codesOf(t, c, request("tried=1")))
 
 	applied := s.Stats().Applied
