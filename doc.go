@@ -9,7 +9,7 @@
 //	serve()
 //	permit.Done(spillway.Success)
 //
-// A [Policy] decides about one request and learns from how it went: the adaptive shedder, the breakers and the limits
+// A [Policy] decides about one request and learns from how it went. The adaptive shedder, the breakers and the limits
 // of this module are policies, and so is any type of yours that passes policytest. A [Gate] asks up to eight of them in
 // order. If one refuses, the Gate gives back to the policies before it, and [Gate.Enter] returns the refusal, a shared
 // *[Rejection]. If all admit, the caller holds a [Permit] and owes it one [Permit.Done].

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxLongShare   = 0.02 // largest share of sentences that may have more than 30 words
+	maxLongShare   = 0.005 // largest share of sentences that may have more than 30 words
 	shownSentences = 10
 )
 
@@ -55,6 +55,27 @@ func TestReadmeAndPagesLinkToTargets(t *testing.T) {
 	dead, err := checkout(t).DeadLinks()
 	require.NoError(t, err)
 	require.Empty(t, dead)
+}
+
+// Every page in docs is in the table of its index page, which is also the navigation of the site.
+func TestReadmeIndexesListEveryPage(t *testing.T) {
+	tree := checkout(t)
+	all, err := tree.Pages()
+	require.NoError(t, err)
+	texts := make(map[string]string)
+	for _, page := range all {
+		texts[page.Name] = page.Text
+	}
+	for name := range texts {
+		file, inDocs := strings.CutPrefix(name, "docs/")
+		index := "docs/"
+		if inMigrate, ok := strings.CutPrefix(file, "migrate/"); ok && inMigrate != "README.md" {
+			file, index = inMigrate, "docs/migrate/"
+		}
+		if inDocs && file != "README.md" && !strings.Contains(texts[index+"README.md"], "]("+file+")") {
+			t.Errorf("%sREADME.md has no link to %s", index, name)
+		}
+	}
 }
 
 // The pages in docs/reference are made from the code, and name every option and every metric.

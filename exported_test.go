@@ -83,7 +83,7 @@ var mostNames = map[string]int{
 	"shadow":              9,  // Metrics
 	"rules":               29, // a Stage is 3
 	"rules/yaml":          1,
-	"shedder":             33, // Metrics, Check, Queues, Cost
+	"shedder":             35, // Metrics, Check, Queues, Cost, Learnt and Resume
 	"sim":                 28,
 	"stats":               69, // the feed: what an exporter reads is 15 names, once for all policies; the log of all policies is 3
 	"topkeys":             7,

@@ -15,10 +15,10 @@
 //
 // # Safety
 //
-// The page changes nothing, unless [Options.Control] lets people change the rules that it shows. It writes them where they live,
-// so that a restart does not undo the change. Requests from pages of other origins are refused, and each change is in the log
-// with the name of the person. By default only programs on the same machine can read it: the peer and the Host of the request must
-// be loopback addresses, and no proxy may have forwarded the request. Use a tunnel, such as ssh -L, or set [Options.Allow].
-// Mount the page outside the gate, ideally on its own port: a page that is shed in an overload is of no use. Keys of clients
-// are not shown unless [Options.Keys] is set.
+// The page changes nothing, unless [Options.Control] lets people change the rules that it shows. It writes them where
+// they live, so that a restart does not undo the change. Requests from pages of other origins are refused, and each
+// change is in the log with the name of the person. By default only programs on the same machine can read it. The peer
+// and the Host of the request must be loopback addresses, and no proxy may have forwarded the request. Use a tunnel,
+// such as ssh -L, or set [Options.Allow]. Mount the page outside the gate, ideally on its own port: a page that is shed
+// in an overload is of no use. Keys of clients are not shown unless [Options.Keys] is set.
 package console

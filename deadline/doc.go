@@ -14,8 +14,8 @@
 // waits in the policies behind it. It refuses a request whose [spillway.Request].Timeout is shorter. So no work is done
 // for callers that will have left. A request that would probably be late, but may be in time, is admitted.
 //
-// The middlewares fill in the route and the time: package httpgate from the pattern of the handler, from the deadline of
-// the context and from [Options.Timeout]; package grpcgate from the method and the grpc-timeout.
+// The middlewares fill in the route and the time. Package httpgate takes them from the pattern of the handler, from the
+// deadline of the context and from [Options.Timeout]. Package grpcgate takes them from the method and the grpc-timeout.
 //
 // [Options.Timeout]: https://pkg.go.dev/github.com/spillway-go/spillway/middleware/httpgate#Options
 package deadline

@@ -185,3 +185,19 @@ func ExampleOptions_cpuOnly() {
 	// spillway: shedder refused: limit reached
 	// cpu 2
 }
+
+// A restart goes on with what the process before it has learnt.
+func ExampleShedder_Resume() {
+	before := spillway.Must(shedder.New(nil))
+	if err := before.Resume(200, 20*time.Millisecond); err != nil { // as if it had served requests
+		fmt.Println(err)
+	}
+	rate, latency := before.Learnt() // save them every few seconds
+
+	after := spillway.Must(shedder.New(nil))
+	if err := after.Resume(rate, latency); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(after.Learnt())
+	// Output: 200 20ms
+}

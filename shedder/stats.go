@@ -3,6 +3,7 @@ package shedder
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -208,6 +209,36 @@ func (s *Shedder) Options() Options {
 	o := s.opts
 	o.Signals, o.Weights = slices.Clone(o.Signals), maps.Clone(o.Weights)
 	return o
+}
+
+// Learnt returns what a later process may begin with, by [Shedder.Resume]: the rate of answers per second, and the typical
+// latency. Both are 0 as long as either is unknown.
+func (s *Shedder) Learnt() (rate float64, latency time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rate, latency = s.law.Rate(), s.law.Latency(); rate == 0 || latency == 0 {
+		return 0, 0
+	}
+	return rate, latency
+}
+
+// Resume begins with what an earlier process has learnt about the same service, as [Shedder.Learnt] returned it. So a restart
+// straight into an overload has a limit from the first request on. Values that have become wrong are corrected like others: the
+// rate within Window, the latency as docs/algorithms.md says. Call Resume before the first request. Zeros change nothing. The
+// error names the invalid value.
+func (s *Shedder) Resume(rate float64, latency time.Duration) error {
+	switch {
+	case !(rate >= 0) || math.IsInf(rate, 1):
+		return fmt.Errorf("shedder: Resume: rate must be a number of requests per second, or 0, got %v", rate)
+	case latency < 0 || latency > time.Hour:
+		return fmt.Errorf("shedder: Resume: latency must be 0 to 1h, got %v", latency)
+	case rate == 0 || latency == 0:
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.law.Resume(rate, latency.Seconds())
+	return nil
 }
 
 // Tune replaces all options while requests go on: a zero field means its default, as in [New]. Name, CPU and

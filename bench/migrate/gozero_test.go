@@ -213,11 +213,6 @@ func TestGoZeroTokens(t *testing.T) {
 	old := goZeroTokens(zeroredis.New(server.Addr))
 	limit, err := tokensAfter(server.Client)
 	require.NoError(t, err)
-	take := func() bool {
-		res, err := limit.Take(t.Context(), "", 1)
-		require.NoError(t, err)
-		return res.Allowed
-	}
 	now := time.Now()
 	for range 20 {
 		require.True(t, old.AllowN(now, 1))
@@ -225,25 +220,41 @@ func TestGoZeroTokens(t *testing.T) {
 	require.False(t, old.AllowN(now, 1))
 	require.True(t, old.AllowN(now.Add(time.Hour), 20), "a process whose clock is an hour ahead")
 
-	passed := 0
-	for begin := time.Now(); passed < 20 || take(); passed++ {
-		if passed < 20 {
-			require.True(t, take())
-		}
-		require.Less(t, passed, 20+int(10*time.Since(begin).Seconds())+1)
+	passed, _, late := takes(t, limit, 40)
+	if late == 0 {
+		require.GreaterOrEqual(t, passed, 20)
 	}
 
 	// The difference: without Redis, each process of go-zero allows the whole limit.
 	server.Kill()
 	began := time.Now()
 	require.True(t, old.AllowN(began, 20))
-	granted := 0
-	for range 20 {
-		if take() {
-			granted++
+	_, granted, _ := takes(t, limit, 20)
+	require.LessOrEqual(t, float64(granted), 5+2.5*time.Since(began).Seconds()+1)
+	if late == 0 {
+		require.GreaterOrEqual(t, granted, 5)
+	}
+	require.NoError(t, server.Start(t.Context()), "go-zero asks until Redis answers")
+}
+
+// takes asks n times. It returns how many tokens Redis gave, how many this process gave alone, and how often Redis did not
+// answer in time, which also happens on a busy machine.
+func takes(t *testing.T, limit *exact.Limit, n int) (passed, alone, late int) {
+	t.Helper()
+	begin := time.Now()
+	for range n {
+		res, err := limit.Take(t.Context(), "", 1)
+		require.NoError(t, err)
+		switch {
+		case res.Err != nil && res.Allowed:
+			alone++
+			late++
+		case res.Err != nil:
+			late++
+		case res.Allowed:
+			passed++
 		}
 	}
-	require.GreaterOrEqual(t, granted, 5)
-	require.LessOrEqual(t, float64(granted), 5+2.5*time.Since(began).Seconds()+1)
-	require.NoError(t, server.Start(t.Context()), "go-zero asks until Redis answers")
+	require.LessOrEqual(t, float64(passed), 20+10*time.Since(begin).Seconds()+1)
+	return passed, alone, late
 }

@@ -1,5 +1,5 @@
-// Package peers puts the adaptive admission controls of other libraries into one shape, so that the same load can be sent
-// to each of them: by a real server ([Guards]) or in virtual time ([Policy]).
+// Package peers puts the adaptive admission controls of other libraries into one shape, so that each can get the same
+// load. The load is that of a real server ([Guards]) or of one in virtual time ([Policy]).
 //
 //	os.Exit(overload.Main(overload.Config{Guards: peers.Guards()}))
 //

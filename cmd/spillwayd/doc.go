@@ -8,10 +8,11 @@
 //
 // # How it learns
 //
-// The CPU of the proxy says nothing about the service, so spillwayd does not look at it. It learns from answers: how many there are,
-// how long they take, and how many requests are in flight. That is the part of the law of package shedder that needs no CPU. If the
-// service reports its load in the header Endpoint-Load-Metrics (ORCA), spillwayd feeds the figures into the same law: cpu_utilization
-// is the CPU, and an application_utilization of 1 or more is a sign of overload. If shedder.slo is set, it bounds the latency too.
+// The CPU of the proxy says nothing about the service, so spillwayd does not look at it. It learns from answers: how
+// many there are, how long they take, and how many requests are in flight. That is the part of the law of package
+// shedder that needs no CPU. The service may report its load in the header Endpoint-Load-Metrics (ORCA). Then spillwayd
+// feeds the figures into the same law: cpu_utilization is the CPU, and an application_utilization of 1 or more is a
+// sign of overload. If shedder.slo is set, it bounds the latency too.
 //
 // An answer 503 or 429 of the service means that it refused the request. It is no failure: it says nothing about the latency, it does
 // not eject a backend, and it lowers the share of requests that this backend gets.

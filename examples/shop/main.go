@@ -1,5 +1,5 @@
-// Command shop is one realistic service with all that Spillway has for it: HTTP and gRPC, a database, limits per tenant,
-// priorities, a breaker with retries, deadlines, metrics, a live page, readiness and a shutdown that loses no request.
+// Command shop is one realistic service behind Spillway, with HTTP and gRPC, a database and limits per tenant. It has
+// priorities, a breaker with retries, deadlines, metrics, a live page, readiness, and a shutdown that loses no request.
 //
 //	go run ./examples/shop                              # serves until Ctrl-C
 //	go run ./examples/shop -dsn postgres://localhost/   # with a real PostgreSQL

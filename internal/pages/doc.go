@@ -1,4 +1,4 @@
-// Package pages reads the Markdown pages of the repository and finds what is wrong with them: links without a target,
+// Package pages reads the Markdown pages of the repository and finds their faults. These are links without a target,
 // sentences that are too long or not plain, and options and metrics that no page explains.
 //
 //	tree := pages.Tree{Root: "."}

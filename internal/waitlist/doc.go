@@ -13,12 +13,12 @@
 //
 // # Fair queueing
 //
-// Fair is start-time fair queueing (Goyal, Vin and Cheng 1996) over a fixed number of lines, with shuffle sharding as in
-// the API Priority and Fairness of Kubernetes: a hash deals each key a few of the lines, and the key joins the shortest.
-// Unlike there, all waiting requests of a key are in one line. So they stay in order, and a key with many requests has
-// one share. Each line has a virtual time: what its requests have cost so far. The line that is furthest behind goes
-// first, and an empty line does not save up. So a request waits for at most one round of the lines for each request
-// before it in its own line, and lines use the turns that others leave.
+// Fair is start-time fair queueing (Goyal, Vin and Cheng 1996) over a fixed number of lines, with shuffle sharding as
+// in the API Priority and Fairness of Kubernetes. A hash deals each key a few of the lines, and the key joins the
+// shortest. Unlike there, all waiting requests of a key are in one line. So they stay in order, and a key with many
+// requests has one share. Each line has a virtual time: what its requests have cost so far. The line that is furthest
+// behind goes first, and an empty line does not save up. So a request waits for at most one round of the lines for each
+// request before it in its own line, and lines use the turns that others leave.
 //
 // # Expected waits
 //

@@ -6,10 +6,10 @@
 //		}))
 //	}
 //
-// The server is the same program started a second time: a net/http server, or the server of another [Transport], with
-// GOMAXPROCS=1, which burns a counted amount of CPU for each request. Where the machine allows it, that process gets
-// its own control group with a CPU quota, so that server and clients do not compete for the cores. It ends when its
-// parent does, and all traffic stays on the loopback device.
+// The server is the same program started a second time, with GOMAXPROCS=1. It is a net/http server, or the server of
+// another [Transport], and burns a counted amount of CPU for each request. Where the machine allows it, that process
+// gets its own control group with a CPU quota, so that server and clients do not compete for the cores. It ends when
+// its parent does, and all traffic stays on the loopback device.
 //
 // # The clients
 //

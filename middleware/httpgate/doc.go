@@ -61,9 +61,9 @@
 // # Outcomes
 //
 // A request counts against the service only if the service had enough time. These are Ignored: an unreadable body, a
-// deadline shorter than the usual latency of the route ([Options.MinBudget]), a client that is gone, and a refusal by
-// another gate of the process. In front of a reverse proxy, use [ProxyError] so that the latter are answered as
-// refusals.
+// client that is gone, and a refusal by another gate of the process. So is a request whose deadline is shorter than the
+// usual latency of the route ([Options.MinBudget]). In front of a reverse proxy, use [ProxyError], so that refusals by
+// the proxy's own gate are answered as refusals.
 //
 // # Other frameworks
 //

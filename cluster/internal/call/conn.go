@@ -1,5 +1,5 @@
-// Package call runs scripts on Redis within a bounded time: no call takes longer than its Timeout, none is repeated, and a
-// breaker blocks calls to a Redis that does not answer.
+// Package call runs scripts on Redis within a bounded time. No call takes longer than its Timeout, none is repeated,
+// and a breaker blocks calls to a Redis that does not answer.
 package call
 
 import (

@@ -76,6 +76,8 @@ type history struct {
 	rate float64 // greatest rate of ended requests over a long window, per second
 	pass float64 // the same over windows of one latency
 
+	earlier float64 // the rate that another process has learnt, until a window of its own is full
+
 	uneven float64 // variance of the answers in a bucket over their mean; 1 if they are purely random (Poisson)
 }
 
@@ -113,6 +115,12 @@ func (h *history) advance(p *Params, window float64, b *bucket, dt float64, clos
 		h.close(&one, closed)
 	}
 	h.measure(p, window)
+	if h.earlier > 0 {
+		h.pass, h.rate = max(h.pass, h.earlier), max(h.rate, h.earlier)
+		if float64(len(h.ring))*span >= window {
+			h.earlier = 0
+		}
+	}
 }
 
 // close appends b. After a second in which nothing was in flight, empty buckets are left out: they say nothing about the

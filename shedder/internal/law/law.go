@@ -109,6 +109,17 @@ func New(p Params) *Law {
 // Tune replaces the options. What the law has learnt stays.
 func (l *Law) Tune(o Options) { l.o = o }
 
+// Resume begins with the rate and the typical latency in seconds that another process has learnt. They may be stale, so the
+// rate counts until a window is full, and the latency is measured again in an overload.
+func (l *Law) Resume(rate, typical float64) {
+	l.history.earlier, l.history.rate, l.history.pass = rate, math.Max(l.history.rate, rate), math.Max(l.history.pass, rate)
+	l.latency.believe(typical)
+	l.flow.again.due = true
+}
+
+// Rate returns the rate of answers per second that the law goes by.
+func (l *Law) Rate() float64 { return math.Max(l.history.rate, l.flow.held) }
+
 // Pass returns the greatest rate of answers over one latency, per second.
 func (l *Law) Pass() float64 { return l.history.pass }
 

@@ -27,7 +27,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		switch {
 		case !ok, f.settled < 2*typical, b.ended < p.Few, h.interrupted(seconds):
 			return true
-		case stay > typical, stay > waited*typical && b.ended >= p.Expect:
+		case b.mean() > typical, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
 			return false
 		case b.ended < p.Expect:
@@ -35,7 +35,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		}
 		l.latency.believe(stay)
 		typical = stay
-	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect:
+	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
 		return false
 	}
 	c.limit, f.settled = math.Max(2, rate*r.Mix*typical/2), 0

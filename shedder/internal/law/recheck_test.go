@@ -46,3 +46,40 @@ func TestAWaitForTheCPUDoesNotHoldForEver(t *testing.T) {
 		require.Zero(t, p.reasons[CPU], "seed %d", seed)
 	}
 }
+
+// A process that knows what the one before it has learnt has a limit from the first request on.
+func TestAResumedProcessIsReadyAtOnce(t *testing.T) {
+	for name, takes := range map[string]draw{"constant": constant(0.02), "exponential": exponential(0.02)} {
+		for seed := range uint64(10) {
+			p := newPlant(seed, Options{}, 4, takes)
+			p.run(5, 150)
+			rate, typical := p.Rate(), p.Latency().Seconds()
+			p = newPlant(seed+100, Options{}, 4, takes)
+			p.Resume(rate, typical)
+			p.v = p.Step(&Reading{Running: 1})
+			p.run(1, 2000)
+			require.Less(t, p.most, 60.0, "%s, seed %d: in flight", name, seed)
+			require.Greater(t, p.good/200, 0.85, "%s, seed %d", name, seed)
+		}
+	}
+}
+
+// What was learnt may be wrong by now.
+func TestAResumedProcessLearnsAgain(t *testing.T) {
+	for seed := range uint64(10) {
+		slower := newPlant(seed, Options{}, 0, exponential(0.5)) // a tenth of its speed, and not full
+		slower.Resume(200, 0.05)
+		slower.run(20, 200)
+		slower.reset()
+		slower.run(10, 200)
+		require.Less(t, slower.share(), 0.01, "seed %d: refused by a slower service", seed)
+
+		faster := newPlant(seed, Options{}, 4, exponential(0.02))
+		faster.Resume(20, 0.2)
+		faster.run(10, 1000)
+		faster.reset()
+		faster.run(10, 1000)
+		require.Less(t, faster.inside()/200, 0.2, "seed %d: seconds that requests take; the work is 20 ms", seed)
+		require.Greater(t, faster.good/2000, 0.93, "seed %d", seed)
+	}
+}

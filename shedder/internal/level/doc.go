@@ -3,22 +3,22 @@
 //
 // # Priorities
 //
-// A decaying [Histogram] counts the priorities of all requests that arrive. The share of requests that has to be refused
-// is a quantile of it: the mark. Requests above the mark are admitted even at the limit, those at the mark up to the
-// limit, and those below it only if the others leave much room (trunk reservation). So a lower priority uses exactly the
-// capacity that the higher ones leave, and a priority that is alone has all of it.
+// A decaying [Histogram] counts the priorities of all requests that arrive. The share of requests that has to be
+// refused is a quantile of it: the mark. Requests above the mark are admitted even at the limit, and requests at the
+// mark up to the limit. Requests below it are admitted only if the others leave much room (trunk reservation). So a
+// lower priority uses exactly the capacity that the higher ones leave, and a priority that is alone has all of it.
 //
 // # Keys
 //
-// Inside the priority at the mark, keys share by max-min fairness: there is a level, in requests per window, and a key is
-// admitted up to it. Keys below the level are not affected, and fit like a higher priority. A sketch estimates how many
-// requests each key sends, in memory that does not grow with the number of keys (count-min with conservative update,
-// Cormode and Muthukrishnan 2005, Estan and Varghese 2002). The sketch also remembers the last requests. They are a sample of
-// the keys by their rates, so the level follows from it without a list of keys. A request passes if a random draw, times the
-// rate of its key, is below the level.
+// Inside the priority at the mark, keys share by max-min fairness: there is a level, in requests per window, and a key
+// is admitted up to it. Keys below the level are not affected, and fit like a higher priority. A sketch estimates how
+// many requests each key sends, in memory that does not grow with the number of keys. It is count-min with conservative
+// update (Cormode and Muthukrishnan 2005, Estan and Varghese 2002). The sketch also remembers the last requests. They
+// are a sample of the keys by their rates, so the level follows from it without a list of keys. A request passes if a
+// random draw, times the rate of its key, is below the level.
 //
-// The rates of light keys cannot be told apart. If even they have to be cut, a hash of the key is the draw: the same few
-// keys are refused in all services, rather than all keys now and then. The hash changes with the rotation.
+// The rates of light keys cannot be told apart. If even they have to be cut, a hash of the key is the draw. Then the
+// same few keys are refused in all services, rather than all keys now and then. The hash changes with the rotation.
 //
 // Rates are in requests, and the limit is learnt for the present mix of requests. So keys do not decide if the keys that
 // would gain and the keys that would lose have requests of different cost. The measure is their time in the calm service,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-go/spillway"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/upstream"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 )
 
@@ -70,8 +71,11 @@ func arrived(res *http.Response) error {
 }
 
 // outcome is [httpgate.DefaultOutcome], but an answer of the backend counts although its client has left: it says how much the
-// backend can do.
+// backend can do. A failure or a latency for which the body of the client may be to blame says nothing.
 func outcome(r *http.Request, status int) spillway.Outcome {
+	if upstream.Blamed(r) {
+		return spillway.Ignored
+	}
 	ctx := r.Context()
 	if errors.Is(ctx.Err(), context.Canceled) && status < http.StatusBadGateway {
 		ctx = context.WithoutCancel(ctx)

@@ -2,6 +2,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -107,8 +108,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rt := p.routeOf(r)
-	if rt.maxBody > 0 && !limitBody(w, r, rt.maxBody) {
-		return
+	if r.Body != http.NoBody {
+		if rt.maxBody > 0 && !limitBody(w, r, rt.maxBody) {
+			return
+		}
+		r = upstream.WithBody(r)
 	}
 	rt.handler.ServeHTTP(w, r)
 }
@@ -142,7 +146,7 @@ func limitBody(w http.ResponseWriter, r *http.Request, most int64) bool {
 // reverse returns the handler that passes requests on.
 func (p *Proxy) reverse() http.Handler {
 	var h http.Handler = &httputil.ReverseProxy{
-		Rewrite: p.peers.rewrite, Transport: p.pool, BufferPool: new(buffers), ErrorHandler: httpgate.ProxyError(nil),
+		Rewrite: p.peers.rewrite, Transport: p.pool, BufferPool: new(buffers), ErrorHandler: answerError,
 		ErrorLog: slog.NewLogLogger(p.log.logger.Handler(), slog.LevelDebug), ModifyResponse: arrived,
 	}
 	h = outlive(h, p.conf.Backend.Abandoned)
@@ -150,6 +154,21 @@ func (p *Proxy) reverse() http.Handler {
 		h = p.log.around(h)
 	}
 	return h
+}
+
+// answerError answers a request without an answer of the backend.
+func answerError(w http.ResponseWriter, r *http.Request, err error) {
+	body := upstream.BodyOf(r.Context())
+	if body == nil || body.Err() == nil {
+		httpgate.ProxyError(nil)(w, r, err)
+		return
+	}
+	w.Header()["Connection"] = []string{"close"}
+	status := http.StatusBadRequest
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(body.Err(), &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	w.WriteHeader(status)
 }
 
 // Drain makes answers ask clients to use other connections from now on.

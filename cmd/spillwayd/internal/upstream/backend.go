@@ -118,13 +118,13 @@ func (b *backend) load(now time.Time) float64 {
 func (b *backend) answered(r *http.Request, res *http.Response, err error, now time.Time) {
 	result := answered
 	switch {
-	case err != nil && (r.Context().Err() != nil || spillway.RejectionOf(err) != nil): // no fault of the backend
+	case err != nil && (r.Context().Err() != nil || spillway.RejectionOf(err) != nil || Blamed(r)): // no fault of the backend
 		return
 	case err != nil:
 		result = unreached
 	case refused(res):
 		result = refusal
-	case res.StatusCode >= http.StatusInternalServerError:
+	case res.StatusCode >= http.StatusInternalServerError && !Blamed(r):
 		result = failed
 	}
 	b.answers[result].Add(1)

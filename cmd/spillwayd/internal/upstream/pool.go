@@ -134,12 +134,17 @@ func (p *Pool) ejection(b *backend) func(breaker.Event) {
 	}
 }
 
-// outcome says what an answer means for the breaker of a backend. A refusal is no failure: the backend is up.
+// outcome says what an answer means for the breaker of a backend. A refusal is no failure: the backend is up. Nor is a failure for
+// which the client may be to blame.
 func outcome(r *http.Request, res *http.Response, err error) spillway.Outcome {
 	if res != nil && err == nil && refused(res) {
 		return spillway.Ignored
 	}
-	return httpgate.DefaultTransportOutcome(r, res, err)
+	out := httpgate.DefaultTransportOutcome(r, res, err)
+	if out == spillway.Failure && Blamed(r) {
+		return spillway.Ignored
+	}
+	return out
 }
 
 // refused reports whether the backend refused the request for lack of room.
