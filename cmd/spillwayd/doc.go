@@ -82,6 +82,7 @@
 //
 // # Signals
 //
-// SIGTERM and SIGINT drain: /readyz answers 503, listeners stay open for drain.delay, and then every request whose header has been
-// read is answered, for up to drain.timeout. A second signal ends the process at once.
+// SIGTERM and SIGINT drain: /readyz answers 503, and listeners stay open for drain.delay. Then they close, and every request whose
+// header has been read is answered, for up to drain.timeout. Open connections get requests answered for a further second, with
+// "Connection: close". A second signal ends the process at once.
 package main
