@@ -8,10 +8,11 @@
 //
 // # How it learns
 //
-// The CPU of the proxy says nothing about the service, so spillwayd does not look at it. It learns from answers: how many there are,
-// how long they take, and how many requests are in flight. That is the part of the law of package shedder that needs no CPU. If the
-// service reports its load in the header Endpoint-Load-Metrics (ORCA), spillwayd feeds the figures into the same law: cpu_utilization
-// is the CPU, and an application_utilization of 1 or more is a sign of overload. If shedder.slo is set, it bounds the latency too.
+// The CPU of the proxy says nothing about the service, so spillwayd does not look at it. It learns from answers: how
+// many there are, how long they take, and how many requests are in flight. That is the part of the law of package
+// shedder that needs no CPU. The service may report its load in the header Endpoint-Load-Metrics (ORCA). Then spillwayd
+// feeds the figures into the same law: cpu_utilization is the CPU, and an application_utilization of 1 or more is a
+// sign of overload. If shedder.slo is set, it bounds the latency too.
 //
 // An answer 503 or 429 of the service means that it refused the request. It is no failure: it says nothing about the latency, it does
 // not eject a backend, and it lowers the share of requests that this backend gets.
@@ -34,8 +35,8 @@
 //	    maxStreams: 250              # HTTP/2 requests at once, per connection
 //	    headerTimeout: 5s            # to read the header of a request
 //	    idleTimeout: 75s             # between two requests
-//	    readTimeout: 0s              # to read a whole request; 0 is no limit
-//	    writeTimeout: 0s             # to write a whole answer; 0 is no limit
+//	    bodyTimeout: 20s             # wait for the body of a request, in all; each KiB of it adds 1s. None for gRPC
+//	    answerTimeout: 30s           # until the client takes a part of an answer, 32 KiB at most
 //	admin:
 //	  address: localhost:8081        # /healthz, /readyz, /metrics and the live page; "off" for none
 //	backend:
@@ -83,6 +84,7 @@
 //
 // # Signals
 //
-// SIGTERM and SIGINT drain: /readyz answers 503, listeners stay open for drain.delay, and then every request whose header has been
-// read is answered, for up to drain.timeout. A second signal ends the process at once.
+// SIGTERM and SIGINT drain: /readyz answers 503, and listeners stay open for drain.delay. Then they close, and every request whose
+// header has been read is answered, for up to drain.timeout. Open connections get requests answered for a further second, with
+// "Connection: close". A second signal ends the process at once.
 package main

@@ -123,7 +123,7 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	}
 	l, err := listen.New(inner, listen.Options{
 		MaxConnections: o.MaxConnections, MaxPerClient: o.MaxConnectionsPerClient, AcceptRate: o.AcceptRate, ProxyProtocol: o.ProxyProtocol,
-		Logger: s.logger,
+		WriteTimeout: o.AnswerTimeout, Logger: s.logger,
 	})
 	if err != nil {
 		inner.Close()
@@ -135,7 +135,12 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	protocols.SetHTTP2(o.TLS != nil)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	h := &http.Server{
-		Handler: s.proxy, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
+		Handler: s.proxy.Handler(o.BodyTimeout, o.AnswerTimeout), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateHijacked { // an upgraded connection may stand still
+				listen.Release(c)
+			}
+		},
 		MaxHeaderBytes: int(o.MaxHeader), Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: o.MaxStreams},
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // strangers cause these errors
 	}
@@ -180,6 +185,10 @@ func (s *server) run(ctx context.Context) error {
 	return cmp.Or(failure, err)
 }
 
+// linger is how long connections stay open after the last one was accepted. Shutdown cuts off a connection on which a request is
+// just arriving. Until then, a busy connection gets an answer that ends it, so only those are cut that were idle for so long.
+const linger = time.Second
+
 // drain ends the service: no new connections, and an answer to every request whose header was read.
 func (s *server) drain() error {
 	d := s.conf.Drain
@@ -188,6 +197,10 @@ func (s *server) drain() error {
 	time.Sleep(d.Delay) // balancers need time to notice that readyz fails
 	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
+	for _, l := range s.accepted {
+		l.Drain()
+	}
+	s.waitConnections(min(linger, d.Timeout/4))
 	var (
 		ends sync.WaitGroup
 		errs = make([]error, len(s.servers))
@@ -200,6 +213,16 @@ func (s *server) drain() error {
 		return fmt.Errorf("requests were still running after drain.timeout (%v): %w", d.Timeout, err)
 	}
 	return s.waitLongLived(ctx)
+}
+
+// waitConnections waits until no connection is open, for at most the given time.
+func (s *server) waitConnections(most time.Duration) {
+	end := time.Now().Add(most)
+	for _, l := range s.accepted {
+		for l.Counts().Open > 0 && time.Now().Before(end) {
+			time.Sleep(min(5*time.Millisecond, most))
+		}
+	}
 }
 
 // waitLongLived waits for upgraded connections, which Shutdown does not know.

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -60,12 +62,17 @@ func drip(address string) {
 	}
 }
 
-// post sends a body without its length.
-func post(address string, body io.Reader, http2 bool) {
+// speaking returns a Transport for HTTP/2 in clear text or for HTTP/1.
+func speaking(http2 bool) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
-	transport := &http.Transport{Protocols: &protocols}
+	return &http.Transport{Protocols: &protocols}
+}
+
+// post sends a body without its length.
+func post(address string, body io.Reader, http2 bool) {
+	transport := speaking(http2)
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -150,4 +157,88 @@ func TestSlowUploadsDoNotCountAgainstABackend(t *testing.T) {
 		require.NotEqual(t, http.StatusOK, res.StatusCode)
 	}
 	require.Contains(t, p.log.String(), "ejected")
+}
+
+// A client that sends its body byte by byte, or stops, holds no place for ever. Others that are long for a reason stay.
+func TestSlowBodiesEnd(t *testing.T) {
+	p := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stall" { // a backend that takes its time is not the client's fault
+			time.Sleep(600 * time.Millisecond)
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprint(w, n)
+	}, func(c *config.Config) { c.Listen[0].BodyTimeout = 300 * time.Millisecond })
+	address := strings.TrimPrefix(p.url, "http://")
+	began := time.Now()
+	var strangers sync.WaitGroup
+	for range 20 {
+		strangers.Go(func() { drip(address) })
+		strangers.Go(func() { post(address, &dripping{}, true) })
+	}
+	strangers.Wait()
+	require.Less(t, time.Since(began), patience/4)
+	p.eventually(`spillway_gate_in_flight{name="default"} 0`)
+
+	const size = 8 << 20 // more than the buffers between client and backend
+	for _, http2 := range []bool{false, true} {
+		p.client.Transport = speaking(http2)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/stall", strings.NewReader(strings.Repeat("x", size)))
+		require.NoError(t, err)
+		res, body := p.do(r)
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Equal(t, strconv.Itoa(size), body)
+	}
+}
+
+// A dripping is a body that never ends.
+type dripping struct{}
+
+func (*dripping) Read(p []byte) (int, error) {
+	time.Sleep(50 * time.Millisecond) // the pace of the drops
+	return copy(p, "."), nil
+}
+
+// A client that does not read its answer holds no place for ever, and a quiet stream stays.
+func TestSlowReadersEnd(t *testing.T) {
+	quiet := make(chan struct{})
+	p := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			_, _ = io.WriteString(w, "data: 1\n\n")
+			w.(http.Flusher).Flush()
+			<-quiet
+			_, _ = io.WriteString(w, "data: 2\n\n")
+			return
+		}
+		for range 64 << 10 { // 64 MiB, more than all buffers
+			if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+				return
+			}
+		}
+	}, func(c *config.Config) { c.Listen[0].AnswerTimeout = 300 * time.Millisecond })
+	for _, http2 := range []bool{false, true} {
+		client := &http.Client{Transport: speaking(http2)}
+		for range 5 {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/large", nil)
+			require.NoError(t, err)
+			res, err := client.Do(r)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			buf := make([]byte, 1)
+			_, err = res.Body.Read(buf) // and no more
+			require.NoError(t, err)
+		}
+		p.eventually(`spillway_gate_in_flight{name="default"} 0`)
+	}
+	for _, http2 := range []bool{false, true} {
+		client := &http.Client{Transport: speaking(http2)}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/events", nil)
+		require.NoError(t, err)
+		res, err := client.Do(r)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		time.AfterFunc(500*time.Millisecond, func() { quiet <- struct{}{} })
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, "data: 1\n\ndata: 2\n\n", string(text))
+	}
 }

@@ -76,6 +76,7 @@ func run(args []string, out io.Writer) error {
 		return fmt.Errorf("rate must be in 1..10000 and scale in 0.1..10, got %d and %v", *rate, *scale)
 	}
 
+	fmt.Fprintf(out, "This takes %.0f s: a server works, answers errors, hangs, and works again.\n\n", 16**scale)
 	with, without := &side{breakers: true}, &side{}
 	var wg sync.WaitGroup
 	for _, s := range []*side{with, without} {

@@ -105,15 +105,15 @@ func round(x float64, digits int) float64 {
 }
 
 func (f figures) print(out io.Writer) {
-	fmt.Fprintf(out, "\n%-14s %9s %12s %7s %7s   %s\n", "phase", "of limit", "worst 100ms", "Jain", "errors",
-		"each server per second (its fair share)")
+	fmt.Fprintf(out, "\n%-14s %8s %6s %6s %6s   %s\n", "phase", "of limit", "worst", "Jain", "errors", "each server/s (its fair share)")
 	for _, p := range f.Phases {
-		fmt.Fprintf(out, "%-14s %8.1f%% %11.0f%% %7.4f %7d  ", p.Phase, 100*p.OfLimit, 100*p.Worst, p.Jain, p.Errors)
+		fmt.Fprintf(out, "%-14s %7.1f%% %5.0f%% %6.3f %6d", p.Phase, 100*p.OfLimit, 100*p.Worst, p.Jain, p.Errors)
 		for i := range p.shares {
-			fmt.Fprintf(out, " %12s", fmt.Sprintf("%.0f (%.0f)", p.shares[i], p.fair[i]))
+			fmt.Fprintf(out, " %11s", fmt.Sprintf("%.0f (%.0f)", p.shares[i], p.fair[i]))
 		}
 		fmt.Fprintln(out)
 	}
+	fmt.Fprintln(out, "\nworst: the most within 100 ms, as a share of the limit. Jain: 1 is fair.")
 }
 
 // charts draw the run.

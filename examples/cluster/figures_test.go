@@ -23,11 +23,11 @@ func TestJain(t *testing.T) {
 }
 
 func TestBar(t *testing.T) {
-	full := strings.Repeat("1", 20) + strings.Repeat("2", 10) + strings.Repeat("3", 10)
-	require.Equal(t, full+"|          ", bar([]int{50, 25, 25}, 100))
-	require.Equal(t, strings.Repeat(" ", 40)+"|          ", bar([]int{0, 0, 0}, 100))
-	require.Equal(t, strings.Repeat("2", 40)+"|2222      ", bar([]int{0, 110, 0}, 100))
-	require.Equal(t, strings.Repeat("3", 40)+"|3333333333", bar([]int{0, 0, 1000}, 100))
+	full := strings.Repeat("1", 16) + strings.Repeat("2", 8) + strings.Repeat("3", 8)
+	require.Equal(t, full+"|        ", bar([]int{50, 25, 25}, 100))
+	require.Equal(t, strings.Repeat(" ", 32)+"|        ", bar([]int{0, 0, 0}, 100))
+	require.Equal(t, strings.Repeat("2", 32)+"|222     ", bar([]int{0, 110, 0}, 100))
+	require.Equal(t, strings.Repeat("3", 32)+"|33333333", bar([]int{0, 0, 1000}, 100))
 }
 
 func TestRelay(t *testing.T) {

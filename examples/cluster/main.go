@@ -40,7 +40,7 @@ type settings struct {
 const about = `cluster shows one limit that three servers share by leases from Redis. The
 busiest server is killed, then Redis, and both come back. It needs the program
 redis-server, or a Redis of yours, and takes half a minute. Look at the sum of
-the requests that the servers let through: it stays at the limit.`
+the requests that the servers let through: it stays near the limit.`
 
 func main() {
 	if run, ok := child(); ok {

@@ -23,14 +23,14 @@ type remark struct {
 }
 
 // barWidth is how many columns the limit takes.
-const barWidth = 40
+const barWidth = 32
 
 func (s *strip) begin(out io.Writer, of *drama) {
 	s.out, s.of = out, of
 	s.step = max(int64(of.phase/(12*window)), 5)
 	s.first = windowOf(time.Now()) + 1
 	s.next = s.first
-	fmt.Fprintf(out, "Let through by each server; %s| is the limit of %d per second\n", strings.Repeat(" ", barWidth-20), of.rate)
+	fmt.Fprintf(out, "Let through by each server; %s| is the limit of %d per second\n", strings.Repeat(" ", barWidth-19), of.rate)
 }
 
 func (s *strip) say(text string) { s.said = append(s.said, remark{windowOf(time.Now()), text}) }
@@ -52,7 +52,7 @@ func (s *strip) draw(end int64) {
 			}
 		}
 		seconds := float64(s.step) * window.Seconds()
-		fmt.Fprintf(s.out, "%5.1f s  %s %5.0f/s of %5.0f/s offered, %d errors\n", float64(s.next+s.step-s.first)*window.Seconds(),
+		fmt.Fprintf(s.out, "%5.1f s  %s %5.0f of %5.0f/s, %d errors\n", float64(s.next+s.step-s.first)*window.Seconds(),
 			bar(admitted, float64(s.of.rate)*seconds), float64(all.admitted)/seconds, float64(all.sent)/seconds, all.errors)
 	}
 }

@@ -90,6 +90,7 @@ func run(args []string, out io.Writer) error {
 	if !(s.seconds >= 0.5 && s.seconds <= 600) || !(s.load >= 2 && s.load <= 50) {
 		return fmt.Errorf("seconds must be in 0.5..600 and load in 2..50, got %v and %v", s.seconds, s.load)
 	}
+	fmt.Fprintf(out, "This takes about %.0f s: a server gets %g times its capacity, three times.\n\n", 3*(s.seconds+min(s.seconds, 2))+5, s.load)
 	f, err := s.play()
 	if err != nil {
 		return err
@@ -145,11 +146,11 @@ func round(x float64, digits int) float64 {
 }
 
 func show(out io.Writer, f *figures) {
-	fmt.Fprintf(out, "%-11s %10s %19s %19s %19s\n", "", "", "priorities off", "priorities on", "and clients listen")
-	fmt.Fprintf(out, "%-11s %10s %10s %8s %10s %8s %10s %8s\n", "priority", "offered/s", "served", "p99", "served", "p99", "served", "p99")
+	fmt.Fprintf(out, "%-9s %10s %19s %19s %19s\n", "", "", "priorities off", "priorities on", "and clients listen")
+	fmt.Fprintf(out, "%-9s %10s %10s %8s %10s %8s %10s %8s\n", "priority", "offered/s", "served", "p99", "served", "p99", "served", "p99")
 	for i, c := range f.Classes {
 		off, helped := f.ClassesOff[i], f.Helped.Classes[i]
-		fmt.Fprintf(out, "%-11s %10.0f %8.2f %% %5.0f ms %8.2f %% %5.0f ms %8.2f %% %5.0f ms\n",
+		fmt.Fprintf(out, "%-9s %10.0f %8.2f %% %5.0f ms %8.2f %% %5.0f ms %8.2f %% %5.0f ms\n",
 			c.Priority, c.OfferedRPS, 100*off.Served, off.P99MS, 100*c.Served, c.P99MS, 100*helped.Served, helped.P99MS)
 	}
 	fmt.Fprintf(out, "useful answers, of the capacity (%.0f/s): %.3f, %.3f, %.3f\n", f.CapacityRPS, f.GoodputOff, f.Goodput, f.Helped.Goodput)

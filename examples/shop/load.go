@@ -29,15 +29,17 @@ type tally struct {
 	sent      int
 	byStatus  map[int]int
 	latencies []time.Duration
+	late      []time.Duration // how long after its time each request was sent
 }
 
-func (t *tally) add(status int, took time.Duration) {
+func (t *tally) add(status int, took, late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byStatus == nil {
 		t.byStatus = make(map[int]int)
 	}
 	t.sent++
+	t.late = append(t.late, late)
 	t.byStatus[status]++
 	if status == http.StatusOK {
 		t.latencies = append(t.latencies, took)
@@ -57,14 +59,18 @@ func (t *tally) count(status int) int {
 	return t.byStatus[status]
 }
 
-// p99 returns the 99th percentile of the latencies of the good answers of several classes.
-func p99(classes ...*class) time.Duration {
-	var all []time.Duration
+// p99 returns the 99th percentile of the latencies of the good answers of several classes, and of how late they were sent.
+func p99(classes ...*class) (latency, late time.Duration) {
+	var latencies, lates []time.Duration
 	for _, c := range classes {
 		c.met.mu.Lock()
-		all = append(all, c.met.latencies...)
+		latencies, lates = append(latencies, c.met.latencies...), append(lates, c.met.late...)
 		c.met.mu.Unlock()
 	}
+	return quantile99(latencies), quantile99(lates)
+}
+
+func quantile99(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
@@ -72,8 +78,8 @@ func p99(classes ...*class) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// flood sends the requests of all classes for a time, and waits for their answers.
-func flood(ctx context.Context, d time.Duration, classes ...*class) {
+// flood sends the requests of all classes for a time, and waits for their answers. It returns how late they were sent.
+func flood(ctx context.Context, d time.Duration, classes ...*class) (late time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d+useful)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -86,16 +92,19 @@ func flood(ctx context.Context, d time.Duration, classes ...*class) {
 					return
 				}
 				time.Sleep(time.Until(began.Add(due))) // a late one is sent at once, so the rate holds
+				late := time.Since(began.Add(due))
 				wg.Go(func() {
 					ctx, cancel := context.WithTimeout(ctx, useful)
 					defer cancel()
 					sent := time.Now()
-					c.met.add(c.send(ctx), time.Since(sent))
+					c.met.add(c.send(ctx), time.Since(sent), late)
 				})
 			}
 		})
 	}
 	wg.Wait()
+	_, late = p99(classes...)
+	return late
 }
 
 // A caller sends requests to a shop.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -106,4 +108,33 @@ func TestVerdict(t *testing.T) {
 	require.Empty(t, v.broken)
 	v.expect(false, "got %d", 7)
 	require.EqualError(t, v.broken[0], "got 7")
+}
+
+// A phase is repeated while it breaks promises, but not for ever, and a busy machine is no broken promise.
+func TestAttempts(t *testing.T) {
+	for _, late := range []time.Duration{0, mostLate, mostLate + 1} {
+		testAttempts(t, late)
+	}
+}
+
+func testAttempts(t *testing.T, late time.Duration) {
+	t.Helper()
+	for want, failures := range map[int]int{1: 0, 2: 1, mostAttempts: 9} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			var f figures
+			n := 0
+			broken := attempts(t.Context(), &out, &f, func(_ context.Context, v *verdict, f *figures) {
+				n++
+				f.Load = float64(n)
+				v.late = late
+				v.expect(n > failures, "attempt %d", n)
+			})
+			require.Equal(t, want, n)
+			require.InDelta(t, n, f.Load, 0, "the figures are those of the last attempt")
+			require.Equal(t, n-1, strings.Count(out.String(), "once more: attempt"))
+			require.Equal(t, failures >= mostAttempts && late <= mostLate, len(broken) == 1)
+			require.Equal(t, failures >= mostAttempts && late > mostLate, f.Unjudged == 1)
+		})
+	}
 }

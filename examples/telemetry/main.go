@@ -52,6 +52,7 @@ func main() {
 	defer page.Close()
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello\n")) })
 	mux.Handle("/", httpgate.Handler(gate, nil)(hello))
+	log.Printf("serving http://%[1]s/ http://%[1]s/metrics http://%[1]s/debug/spillway/", *listen)
 	log.Print(http.ListenAndServe(*listen, mux)) //nolint:gosec // an example
 }
 

@@ -73,6 +73,7 @@ func run(args []string, out io.Writer) error {
 	if !(s.seconds >= 0.1 && s.seconds <= 3600) || s.limit < 5 || s.limit > 1000 || s.others < 1 || s.others > 50 {
 		return fmt.Errorf("seconds must be in 0.1..3600, limit in 5..1000 and others in 1..50, got %v, %d and %d", s.seconds, s.limit, s.others)
 	}
+	fmt.Fprintf(out, "This takes about %.0f s: one tenant floods a server, the others do not.\n\n", s.seconds+1)
 	results, took, err := s.play()
 	if err != nil {
 		return err

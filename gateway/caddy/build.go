@@ -27,11 +27,13 @@ const maxPolicies = 8
 type state struct {
 	gate *httpgate.Middleware
 	keys []string // placeholders, each once
+
+	priority string // placeholder of the priority; or ""
 }
 
 // build makes the state of h. The error names the invalid field.
 func (h *Handler) build() (*state, error) {
-	s := &state{}
+	s := &state{priority: h.Priority}
 	policies, quotas, err := h.limits(s)
 	if err != nil {
 		return nil, err
@@ -154,22 +156,27 @@ func (s *state) index(placeholder string) int {
 const separator, escape = "\x1f", "\x1e"
 
 // request describes a request by the values of all placeholders.
-func (s *state) request(r *http.Request) spillway.Request {
-	if len(s.keys) == 0 {
-		return spillway.Request{}
+func (s *state) request(r *http.Request) (q spillway.Request) {
+	if len(s.keys) == 0 && s.priority == "" {
+		return q
 	}
 	replacer, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
-		return spillway.Request{}
+		return q
+	}
+	if s.priority != "" && q.Priority.UnmarshalText([]byte(replacer.ReplaceAll(s.priority, ""))) != nil {
+		q.Priority = spillway.Normal
 	}
 	if len(s.keys) == 1 {
-		return spillway.Request{Key: hide(replacer.ReplaceAll(s.keys[0], ""))}
+		q.Key = hide(replacer.ReplaceAll(s.keys[0], ""))
+		return q
 	}
 	values := make([]string, len(s.keys))
 	for i, k := range s.keys {
 		values[i] = hide(replacer.ReplaceAll(k, ""))
 	}
-	return spillway.Request{Key: strings.Join(values, separator)}
+	q.Key = strings.Join(values, separator)
+	return q
 }
 
 // hide returns a value without separators; different values stay different.

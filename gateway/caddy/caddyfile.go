@@ -35,6 +35,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		},
 		"rate":               h.parseRate(d),
 		"concurrency":        h.parseConcurrency(d),
+		"priority":           word(&h.Priority),
 		"rate_limit_headers": flag(&h.RateLimitHeaders),
 		"dry_run":            flag(&h.DryRun),
 	})

@@ -46,12 +46,15 @@
 //			open_for <duration>        # default 5s
 //			slow_call <duration>       # default none
 //		}
+//		priority <placeholder>         # sheddable, normal or critical; anything else is normal
 //		rate_limit_headers             # RateLimit and RateLimit-Policy on each answer
 //		dry_run                        # count what would be refused, and refuse nothing
 //	}
 //
 // Policies are asked in this order: rates, concurrency, shedder, breaker. There are at most eight. By default, the handler runs
 // after "rewrite" and "uri" and before authentication, which is expensive. Keep health checks out of it with a matcher.
+//
+// WebSockets and event streams are admitted like other requests. Then they leave the gate, and do not count as in flight.
 //
 // # What the shedder knows
 //

@@ -37,6 +37,9 @@ type Handler struct {
 	Concurrency []Concurrency `json:"concurrency,omitempty"`
 	// Breaker stops requests while the handlers behind fail. If Breaker is nil, there is none.
 	Breaker *Breaker `json:"breaker,omitempty"`
+	// Priority is a placeholder with the priority of a request: sheddable, normal, critical, or one of them with an offset such as
+	// normal-1. Any other value is normal.
+	Priority string `json:"priority,omitempty"`
 	// RateLimitHeaders adds RateLimit and RateLimit-Policy to each answer, with the figures of Rates.
 	RateLimitHeaders bool `json:"rate_limit_headers,omitempty"`
 	// DryRun counts what would be refused, and refuses nothing.

@@ -1,6 +1,7 @@
 package caddy_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -205,6 +206,77 @@ func TestDryRunRefusesNothing(t *testing.T) {
 	url, _ := serve(t, "spillway {\n rate r 1/h\n dry_run\n}\nreverse_proxy "+to)
 	for range 3 {
 		require.Equal(t, 200, get(t, url).StatusCode)
+	}
+}
+
+func TestPriorityComesFromAPlaceholder(t *testing.T) {
+	to, _ := backend(t, func(http.ResponseWriter, *http.Request) {})
+	url, _ := serve(t, `vars /export/* importance sheddable
+	vars /pay/* importance critical+1
+	vars /odd/* importance urgent
+	spillway {
+		name ranked
+		priority {vars.importance}
+	}
+	reverse_proxy `+to)
+	for path, n := range map[string]int{"/export/a": 1, "/pay/a": 2, "/odd/a": 3, "/": 4} {
+		for range n {
+			require.Equal(t, 200, get(t, url+path).StatusCode)
+		}
+	}
+	ctx := caddyserver.ActiveContext()
+	families, err := ctx.GetMetricsRegistry().Gather()
+	require.NoError(t, err)
+	counts := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "spillway_shedder_priority_admissions_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "priority" {
+					counts[l.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string]float64{"sheddable": 1, "normal": 7, "critical": 2}, counts)
+}
+
+// A WebSocket is admitted like any other request. Then it leaves the gate, so open ones do not use up a limit of requests in flight.
+func TestWebSocketPasses(t *testing.T) {
+	to, _ := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "websocket" {
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+		_, _ = io.Copy(conn, rw) // an echo
+	})
+	url, _ := serve(t, "spillway {\n concurrency all 1\n}\nreverse_proxy "+to)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+conn.RemoteAddr().String()+"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+	require.NoError(t, err)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	require.NoError(t, err)
+	require.Equal(t, 101, res.StatusCode)
+	for _, frame := range []string{"first", "again"} {
+		_, err = io.WriteString(conn, frame)
+		require.NoError(t, err)
+		got := make([]byte, len(frame))
+		_, err = io.ReadFull(r, got)
+		require.NoError(t, err)
+		require.Equal(t, frame, string(got))
+		require.Equal(t, 200, get(t, url).StatusCode, "the place is free again")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func TestCheckNamesTheLineTheFieldAndTheValue(t *testing.T) {
-	require.NoError(t, envoyrls.Check("shop.yaml", []byte(shop)))
+	require.NoError(t, envoyrls.Check(map[string][]byte{"shop.yaml": []byte(shop)}))
 	const begin = "domain: d\ndescriptors:\n"
 	for file, want := range map[string]string{
 		"":                               "shop.yaml: must be a YAML document: EOF",
@@ -56,7 +56,7 @@ func TestCheckNamesTheLineTheFieldAndTheValue(t *testing.T) {
 		begin + "- {key: a, ? [b] : c}":                                                                              "descriptor: has no field a list",
 		begin + "- {key: a, value: " + strings.Repeat("x", 500) + ", share_threshold: true}":                         "share_threshold: needs",
 	} {
-		err := envoyrls.Check("shop.yaml", []byte(file))
+		err := envoyrls.Check(map[string][]byte{"shop.yaml": []byte(file)})
 		require.ErrorContains(t, err, want, file)
 		require.ErrorContains(t, err, "envoyrls: shop.yaml: ")
 	}
@@ -65,7 +65,7 @@ func TestCheckNamesTheLineTheFieldAndTheValue(t *testing.T) {
 		begin + "- &x {key: a, rate_limit: &r {unit: day, requests_per_unit: 1}}\n- {key: b, rate_limit: *r}\n- {key: c, descriptors: [*x]}",
 		begin + "- {key: a, value: true, rate_limit: {unit: Day, requests_per_unit: 0x10, name: n, replaces: []}, detailed_metric: false}",
 	} {
-		require.NoError(t, envoyrls.Check("x", []byte(file)), file)
+		require.NoError(t, envoyrls.Check(map[string][]byte{"x": []byte(file)}), file)
 	}
 }
 
@@ -76,7 +76,20 @@ func TestAliasBombIsRefused(t *testing.T) {
 		a := strings.Repeat("a", i+1)
 		file += "- &" + a + " {key: k" + a + ", descriptors: [" + strings.Repeat(", {key: x, descriptors: []}", 0) + ref(i) + "]}\n"
 	}
-	require.ErrorContains(t, envoyrls.Check("x", []byte(file)), "descriptors: must be at most")
+	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(file)}), "descriptors: must be at most")
+}
+
+func TestLongKeysInAliasesAreRefused(t *testing.T) {
+	file := "domain: d\ndescriptors:\n- key: &k " + strings.Repeat("x", 900_000) + "\n"
+	for range 20 {
+		file += "- {key: a, descriptors: [{key: *k, descriptors: [{key: *k, rate_limit: {unlimited: true}}]}]}\n"
+	}
+	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(strings.Replace(file, "{key: a", "{key: a, value: b", 1))}), "there once")
+	file = strings.ReplaceAll(file, "- {key: a,", "- {key: a, value: V,")
+	for i := range 20 {
+		file = strings.Replace(file, "value: V", "value: v"+strings.Repeat("i", i+1), 1)
+	}
+	require.ErrorContains(t, envoyrls.Check(map[string][]byte{"x": []byte(file)}), "descriptors: keys and values must have at most 8388608 bytes")
 }
 
 func ref(i int) string {
@@ -91,7 +104,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte(shop))
 	f.Add([]byte("domain: d\ndescriptors: [&x {key: a, descriptors: [*x]}]"))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		if err := envoyrls.Check("x", file); err != nil && !strings.HasPrefix(err.Error(), "envoyrls: x: ") {
+		if err := envoyrls.Check(map[string][]byte{"x": file}); err != nil && !strings.HasPrefix(err.Error(), "envoyrls: x: ") {
 			t.Errorf("%q: %v", file, err)
 		}
 	})

@@ -212,6 +212,7 @@ func (q *query) replaces(name string) bool {
 
 // decide asks the limits of all claims, and writes their answers into them.
 func (s *Service) decide(ctx context.Context, claims []claim) error {
+	began := time.Now()
 	var exacts, leases, asks, shadows []*claim
 	refused := false
 	var room [4 * 8]*claim
@@ -256,7 +257,14 @@ func (s *Service) decide(ctx context.Context, claims []claim) error {
 		}
 		return nil
 	}
-	return s.each(ctx, shadows)
+	if len(shadows) == 0 {
+		return nil
+	}
+	// Shadows have the time that the others left of one call, so that they do not make the answer late.
+	short, cancel := context.WithDeadline(ctx, began.Add(s.o.Timeout))
+	defer cancel()
+	_ = s.each(short, shadows) // a shadow refuses nothing
+	return ctx.Err()
 }
 
 // impossible reports whether the cost can never pass.
@@ -299,7 +307,7 @@ func (s *Service) each(ctx context.Context, claims []*claim) error {
 	return errors.Join(errs...)
 }
 
-// one asks for a claim alone. The error of a shadow claim is nil, as it refuses nothing.
+// one asks for a claim alone.
 func (s *Service) one(ctx context.Context, c *claim) error {
 	var err error
 	switch l := c.rule.limit; {
@@ -316,16 +324,19 @@ func (s *Service) one(ctx context.Context, c *claim) error {
 			err = s.learn(c, &res)
 		}
 	}
-	if c.rule.shadow && ctx.Err() == nil {
-		return nil
+	if err != nil {
+		c.state = c.known()
 	}
 	return err
 }
 
 // learn writes the answer of an exact limit into a claim.
 func (s *Service) learn(c *claim, r *exact.Result) error {
-	if r.Err != nil {
+	switch {
+	case r.Err != nil:
 		s.unanswered.Add(1)
+	case r.Source == cluster.FromRedis && r.Limit > 0:
+		s.answered.Add(1)
 	}
 	if r.Limit == 0 { // the answer does not mention this claim
 		c.state = c.known()

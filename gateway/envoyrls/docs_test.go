@@ -25,7 +25,7 @@ func yamlBlocks(t *testing.T) (file, envoy string) {
 
 func TestPageHasValidFiles(t *testing.T) {
 	file, envoy := yamlBlocks(t)
-	require.NoError(t, envoyrls.Check("shop.yaml", []byte(file)))
+	require.NoError(t, envoyrls.Check(map[string][]byte{"shop.yaml": []byte(file)}))
 	require.NoError(t, yaml.Unmarshal([]byte(envoy), &struct{}{}))
 	for _, same := range []string{"domain: shop\n", "remote_address"} {
 		require.Contains(t, file, same)

@@ -23,8 +23,8 @@ type Stats struct {
 
 // RuleStats are the counts of a rule. They survive a reload.
 type RuleStats struct {
-	Domain, Rule string // "shop" and "path=/api/*|method=POST"; all limits that Envoy sent are the Rule "sent by Envoy"
-	Admitted     int64  // descriptors that passed
+	Domain, Rule string // "shop" and "path=/api/*|method=POST"; all limits that Envoy sent are the Rule "=sent by Envoy"
+	Admitted     int64  // descriptors within the limit, also those of requests that another limit refused
 	Refused      int64  // descriptors over the limit
 	Shadowed     int64  // descriptors that shadow_mode kept from being refused
 }

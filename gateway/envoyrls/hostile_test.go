@@ -1,7 +1,9 @@
 package envoyrls_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"strings"
@@ -11,9 +13,11 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/spillway-go/spillway/gateway/envoyrls"
@@ -22,8 +26,8 @@ import (
 )
 
 func TestHostileRequests(t *testing.T) {
-	redis := startRedis(t)
-	c, s := start(t, envoyrls.Options{Client: redis.client(t), Config: of(shop)})
+	server := startRedis(t)
+	c, s := start(t, envoyrls.Options{Client: server.client(t), Config: of(shop)})
 	long := strings.Repeat("x", 100_000)
 
 	many := &commonv3.RateLimitDescriptor{}
@@ -42,7 +46,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 	require.Equal(t, "OVER OVER", codesOf(t, c, request("address="+long)))
 	require.Equal(t, "OK OK", codesOf(t, c, request("address="+long+"y")), "long values are different keys")
-	client := redis.client(t)
+	client := server.client(t)
 	keys, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
 	for _, k := range keys {
@@ -102,10 +106,10 @@ func TestOptionsAreChecked(t *testing.T) {
 
 // What a Service starts ends with it: its goroutine, and those of leases.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
-	redis := startRedis(t)
+	server := startRedis(t)
 	before := runtime.NumGoroutine()
 	for range 5 {
-		client := redis.client(t)
+		client := server.client(t)
 		s, err := envoyrls.New(&envoyrls.Options{
 			Client: client, Nodes: 1, LeaseFrom: limiter.Per(1, time.Second), Timeout: 5 * time.Second,
 			Config: of("domain: shop\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 9}}, {key: b, rate_limit: {unit: day, requests_per_unit: 9}}]"),
@@ -124,4 +128,29 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	}
 	stacks := make([]byte, 1<<16)
 	require.LessOrEqual(t, runtime.NumGoroutine(), before, "%s", stacks[:runtime.Stack(stacks, true)])
+}
+
+// No message makes a Service panic, and each answer has a status for each descriptor.
+func FuzzShouldRateLimit(f *testing.F) {
+	s, err := envoyrls.New(&envoyrls.Options{
+		Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}), Config: of(shop), Nodes: 1, Timeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(f, err)
+	f.Cleanup(s.Close)
+	for _, r := range []*ratelimitv3.RateLimitRequest{request("address=a", "tenant=1 method=POST"), request("vip", "tenant", "tried"), {}} {
+		b, err := proto.Marshal(r)
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := new(ratelimitv3.RateLimitRequest)
+		if proto.Unmarshal(b, in) != nil {
+			return
+		}
+		out, err := s.ShouldRateLimit(context.Background(), in)
+		if err == nil && len(out.GetStatuses()) != len(in.GetDescriptors()) || err != nil && status.Code(err) == codes.Internal {
+			t.Errorf("%v: %v, %v", in, out, err)
+		}
+	})
 }

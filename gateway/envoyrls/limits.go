@@ -91,6 +91,7 @@ type ruleID struct {
 
 const (
 	cachedKeys   = 4096 // whose last answer an exact limit keeps
+	maxExacts    = 4096 // each takes about 90 KB
 	maxOverrides = 256  // limits sent by Envoy that are kept; a further one displaces another, which costs only its cached answers
 )
 
@@ -121,14 +122,14 @@ func (l *limits) newExact(id exactID) (*exact.Limit, error) {
 	if uint64(id.perUnit) > math.MaxInt {
 		return nil, fmt.Errorf("requests_per_unit: must be at most %d on this system, got %d", math.MaxInt, id.perUnit)
 	}
-	name := id.unit.String()
+	name, cached := id.unit.String(), cachedKeys
 	if id.own {
-		name += fmt.Sprintf(".own.%d", id.perUnit)
+		name, cached = fmt.Sprintf("%s.own.%d", name, id.perUnit), cachedKeys/16
 	}
 	return exact.New(&exact.Options{
 		Client: l.o.Client, Rules: []limiter.Rule{windowOf(id.unit, id.perUnit)},
 		Name: name, Prefix: l.o.Prefix, Slot: slotOf(id.domain),
-		Fallback: l.o.Fallback, Nodes: l.o.Nodes, Timeout: l.o.Timeout, CacheSize: cachedKeys,
+		Fallback: l.o.Fallback, Nodes: l.o.Nodes, Timeout: l.o.Timeout, CacheSize: cached,
 	})
 }
 
@@ -185,7 +186,10 @@ func (l *limits) prepare(rules []*rule) (*change, error) {
 func (l *limits) prepareExact(c *change, r *rule) (err error) {
 	id := exactID{domain: r.domain, unit: r.unit, perUnit: r.perUnit}
 	e := cmp.Or(c.exacts[id], l.exacts[id])
-	if e == nil {
+	switch {
+	case e == nil && len(c.exacts) >= maxExacts:
+		return fmt.Errorf("requests_per_unit: all files may have %d different limits, got another: %d per %v", maxExacts, id.perUnit, id.unit)
+	case e == nil:
 		if e, err = l.newExact(id); err != nil {
 			return err
 		}
@@ -243,7 +247,7 @@ func (l *limits) override(id exactID) (*rule, error) {
 	if r := l.overrides[id]; r != nil {
 		return r, nil
 	}
-	r := &rule{domain: id.domain, path: ownLimit, title: ownLimit, perUnit: id.perUnit, unit: id.unit, shadow: l.o.DryRun}
+	r := &rule{domain: id.domain, path: ownLimit, title: "own limit", perUnit: id.perUnit, unit: id.unit, shadow: l.o.DryRun}
 	if r.perUnit > 0 {
 		var err error
 		if r.limit.exact, err = l.newExact(id); err != nil {
@@ -261,5 +265,5 @@ func (l *limits) override(id exactID) (*rule, error) {
 	return r, nil
 }
 
-// ownLimit is the name of limits that Envoy sent.
-const ownLimit = "sent by Envoy"
+// ownLimit is the name of limits that Envoy sent. No path of a rule begins with "=".
+const ownLimit = "=sent by Envoy"

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 type redisServer struct {
 	addr string
 	kill func()
+	// pause makes it hang.
+	pause func()
 }
 
 // startRedis starts a server that ends with the test.
@@ -46,6 +49,7 @@ func (s *redisServer) start(t testing.TB) bool {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	s.kill = func() { _ = cmd.Process.Kill(); <-ended }
+	s.pause = func() { require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP)) }
 	t.Cleanup(s.kill)
 	client := s.client(t)
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

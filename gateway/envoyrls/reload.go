@@ -23,14 +23,36 @@ func (s *Service) follow(ctx context.Context) {
 	defer close(s.ended)
 	ticker := time.NewTicker(s.o.Every)
 	defer ticker.Stop()
+	lost := outage{}
 	for {
 		select {
 		case <-ticker.C:
 			_ = s.read(ctx, false)
+			s.watchRedis(&lost)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// An outage is what the log says about Redis.
+type outage struct {
+	answered, unanswered int64
+	is                   bool
+}
+
+// watchRedis logs that Redis does not answer, and that it answers again.
+func (s *Service) watchRedis(o *outage) {
+	answered, unanswered := s.answered.Load(), s.unanswered.Load()
+	switch {
+	case unanswered > o.unanswered && !o.is:
+		o.is = true
+		s.logger().Warn("envoyrls: Redis does not answer, the fallback decides")
+	case unanswered == o.unanswered && answered > o.answered && o.is:
+		o.is = false
+		s.logger().Info("envoyrls: Redis answers again")
+	}
+	o.answered, o.unanswered = answered, unanswered
 }
 
 // Reload reads the files now, for example after SIGHUP, and returns why they cannot be read or are refused.
@@ -112,17 +134,13 @@ func (s *Service) files(ctx context.Context) (map[string]string, error) {
 
 // apply puts files in force, all or none.
 func (s *Service) apply(files map[string]string) error {
+	domains, err := parseAll(files)
+	if err != nil {
+		return err
+	}
 	c := &config{domains: map[string]*domain{}, own: map[string]*counts{}}
-	from := map[string]string{}
-	for _, name := range sorted(files) {
-		d, err := parse(name, []byte(files[name]))
-		if err != nil {
-			return err
-		}
-		if other, twice := from[d.name]; twice {
-			return fmt.Errorf("envoyrls: %s: domain: must be in one file, got %q, which is in %s", name, d.name, other)
-		}
-		from[d.name], c.domains[d.name] = name, d
+	for _, d := range domains {
+		c.domains[d.name] = d
 		c.rules = append(c.rules, d.root.rules()...)
 	}
 	change, err := s.limits.prepare(c.rules)

@@ -22,7 +22,7 @@ import (
 // Options tune a [Service]. Client and Config are required, and either Nodes or Fallback.
 type Options struct {
 	// Client connects to Redis: a single server, a failover pair or a cluster, where each domain is in one slot. The caller closes
-	// it, after the Service.
+	// it, after the Service. Set its MinIdleConns, since a first request that opens a connection may exceed Timeout.
 	Client redis.UniversalClient
 	// Config has the sources of the files, by their names, which errors and the log show. Each file is for another domain.
 	// [rules.File] reads one from disk, and [cluster.Rules] from a key of Redis.
@@ -47,7 +47,8 @@ type Options struct {
 	NoHeaders bool
 	// Prefix begins the name of every key in Redis. It may not contain braces. If Prefix is empty, it is "spillway".
 	Prefix string
-	// Logger gets one line when files take effect, are refused or cannot be read. If Logger is nil, it is [slog.Default].
+	// Logger gets one line when files take effect, are refused or cannot be read, and when Redis is lost and back. If Logger is
+	// nil, it is [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -74,7 +75,7 @@ type Service struct {
 	mu     sync.Mutex
 	reload reloads // guarded by mu
 
-	unknown, unanswered, failed atomic.Int64
+	unknown, answered, unanswered, failed atomic.Int64
 }
 
 // A config is immutable.

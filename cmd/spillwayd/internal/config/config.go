@@ -40,8 +40,8 @@ type Listen struct {
 	MaxStreams              int            `conf:"maxStreams"`
 	HeaderTimeout           time.Duration  `conf:"headerTimeout"`
 	IdleTimeout             time.Duration  `conf:"idleTimeout"`
-	ReadTimeout             time.Duration  `conf:"readTimeout"`
-	WriteTimeout            time.Duration  `conf:"writeTimeout"`
+	BodyTimeout             time.Duration  `conf:"bodyTimeout"`
+	AnswerTimeout           time.Duration  `conf:"answerTimeout"`
 }
 
 // TLS names the files of a certificate.

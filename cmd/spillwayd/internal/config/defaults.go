@@ -49,6 +49,8 @@ func (l *Listen) setDefaults() {
 	l.MaxStreams = cmp.Or(l.MaxStreams, 250)
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 5*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 75*time.Second)
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, 20*time.Second)
+	l.AnswerTimeout = cmp.Or(l.AnswerTimeout, 30*time.Second)
 }
 
 func (b *Backend) setDefaults() {

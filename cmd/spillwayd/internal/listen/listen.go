@@ -22,7 +22,9 @@ type Options struct {
 	AcceptRate limiter.Rate
 	// ProxyProtocol lists the peers whose connections begin with a PROXY header. They must send one.
 	ProxyProtocol []netip.Prefix
-	Logger        *slog.Logger // gets one line per second at most; nil is slog.Default
+	// WriteTimeout is how long a single write may take, until Release.
+	WriteTimeout time.Duration
+	Logger       *slog.Logger // gets one line per second at most; nil is slog.Default
 }
 
 // A Listener accepts connections within limits. It is made by [New], safe for concurrent use, and owns a goroutine until Close.
@@ -33,6 +35,7 @@ type Listener struct {
 	seats   chan struct{}   // nil is no limit
 	ready   chan net.Conn
 	clients clients
+	drained atomic.Bool
 	closing context.Context //nolint:containedctx // it is the life of the Listener
 	cancel  context.CancelFunc
 	once    sync.Once
@@ -82,11 +85,29 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
+// Drain closes the inner listener. Connections that wait in the queue of the kernel, or send their PROXY header, are accepted. Accept
+// waits for more of them until Close. It must be called once at most.
+func (l *Listener) Drain() {
+	l.drained.Store(true)
+	waiting := endQueue(l.Listener)
+	l.Listener.Close()
+	for _, c := range waiting {
+		if !l.hasSeat() {
+			c.Close()
+			continue
+		}
+		l.accept(c)
+	}
+}
+
 // Close closes the inner listener and waits for the goroutine. Connections that Accept returned stay open.
 func (l *Listener) Close() error {
 	err := l.Listener.Close()
 	l.end(net.ErrClosed)
 	l.running.Wait()
+	if l.drained.Load() {
+		return nil // it was closed before
+	}
 	return err
 }
 
@@ -113,6 +134,9 @@ func (l *Listener) run() {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			l.leave()
+			if l.drained.Load() {
+				return
+			}
 			if l.closing.Err() != nil || errors.Is(err, net.ErrClosed) {
 				l.end(net.ErrClosed)
 				return
@@ -126,13 +150,31 @@ func (l *Listener) run() {
 			continue
 		}
 		pause = 5 * time.Millisecond
-		l.stats.accepted.Add(1)
-		l.stats.open.Add(1)
-		if l.speaksProxy(c.RemoteAddr()) {
-			l.running.Go(func() { l.introduce(c) }) // bounded by MaxConnections and by proxyWait
-			continue
-		}
-		l.offer(&conn{Conn: c, l: l})
+		l.accept(c)
+	}
+}
+
+// accept takes c, which has a seat.
+func (l *Listener) accept(c net.Conn) {
+	l.stats.accepted.Add(1)
+	l.stats.open.Add(1)
+	if l.speaksProxy(c.RemoteAddr()) {
+		l.running.Go(func() { l.introduce(c) }) // bounded by MaxConnections and by proxyWait
+		return
+	}
+	l.offer(&conn{Conn: c, l: l})
+}
+
+// hasSeat takes a seat if there is one.
+func (l *Listener) hasSeat() bool {
+	if l.seats == nil {
+		return true
+	}
+	select {
+	case l.seats <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -211,6 +253,26 @@ type conn struct {
 	rest   []byte   // bytes read behind the header
 	client netip.Prefix
 	closed atomic.Bool
+	free   atomic.Bool // it has no WriteTimeout any more
+}
+
+// Release takes the WriteTimeout from c, which may be a connection of TLS around one that Accept returned.
+func Release(c net.Conn) {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = outer.NetConn()
+	}
+	if c, ok := c.(*conn); ok {
+		c.free.Store(true)
+		_ = c.Conn.SetWriteDeadline(time.Time{})
+	}
+}
+
+// Write writes to the connection.
+func (c *conn) Write(p []byte) (int, error) {
+	if most := c.l.o.WriteTimeout; most > 0 && !c.free.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(most))
+	}
+	return c.Conn.Write(p)
 }
 
 // RemoteAddr returns the address of the client.

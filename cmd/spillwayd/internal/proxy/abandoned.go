@@ -62,6 +62,9 @@ func outlive(h http.Handler, most time.Duration) http.Handler {
 func arrived(res *http.Response) error {
 	if c, ok := res.Request.Context().Value(callKey{}).(*call); ok {
 		c.answered.Store(true)
+		if b := upstream.BodyOf(c); b != nil {
+			b.Answered()
+		}
 		if c.client.Err() != nil {
 			res.Body.Close()
 			res.Body = http.NoBody

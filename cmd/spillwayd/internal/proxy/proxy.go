@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +33,7 @@ type Proxy struct {
 	peers    peers
 	log      accessLog
 	set      *rules.Set
+	grpc     bool // the backends speak HTTP/2, which gRPC needs
 	draining atomic.Bool
 }
 
@@ -45,7 +48,8 @@ func New(c *config.Config, logger *slog.Logger) (*Proxy, error) {
 	}
 	p := &Proxy{
 		conf: c, pool: pool, routes: map[string]*route{}, peers: peers{trusted: c.Trusted, priority: http.CanonicalHeaderKey(c.Priority.Header)},
-		log: accessLog{logger: logger, all: c.Log.Access == "on", perSecond: int64(c.Log.Refusals)},
+		grpc: strings.HasPrefix(c.Backend.URLs[0], "h2c:") || strings.HasPrefix(c.Backend.URLs[0], "https:"),
+		log:  accessLog{logger: logger, all: c.Log.Access == "on", perSecond: int64(c.Log.Refusals)},
 	}
 	if err := p.build(); err != nil {
 		pool.Close()
@@ -98,8 +102,30 @@ func (p *Proxy) cpuOptions() *stats.CPUOptions {
 	return &stats.CPUOptions{Read: p.pool.CPU}
 }
 
-// ServeHTTP answers a request of a client.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Handler returns the handler for a listener. A client may keep it waiting for its body for the time body, and for each part of an
+// answer for the time answer.
+func (p *Proxy) Handler(body, answer time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 {
+			pw := newPacedWriter(w, answer)
+			defer pw.end()
+			w = pw
+		}
+		if r.Body != http.NoBody {
+			most := body
+			if p.grpc && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				most = 0 // its streams may be silent for hours
+			}
+			var b *upstream.Body
+			r, b = upstream.WithBody(w, r, most)
+			defer b.End()
+		}
+		p.serve(w, r)
+	})
+}
+
+// serve answers a request of a client.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if p.draining.Load() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // in HTTP/2 it becomes a GOAWAY
 	}
@@ -108,11 +134,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rt := p.routeOf(r)
-	if r.Body != http.NoBody {
-		if rt.maxBody > 0 && !limitBody(w, r, rt.maxBody) {
-			return
-		}
-		r = upstream.WithBody(r)
+	if rt.maxBody > 0 && !limitBody(w, r, rt.maxBody) {
+		return
 	}
 	rt.handler.ServeHTTP(w, r)
 }
@@ -137,8 +160,8 @@ func limitBody(w http.ResponseWriter, r *http.Request, most int64) bool {
 		http.Error(w, "the body of the request is too large", http.StatusRequestEntityTooLarge)
 		return false
 	}
-	if r.ContentLength < 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, most)
+	if b := upstream.BodyOf(r.Context()); b != nil && r.ContentLength < 0 {
+		b.ReadCloser = http.MaxBytesReader(w, b.ReadCloser, most)
 	}
 	return true
 }
@@ -164,11 +187,15 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	w.Header()["Connection"] = []string{"close"}
-	status := http.StatusBadRequest
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(body.Err(), &tooLarge) {
-		status = http.StatusRequestEntityTooLarge
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(body.Err(), &tooLarge):
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	case errors.Is(body.Err(), os.ErrDeadlineExceeded):
+		w.WriteHeader(http.StatusRequestTimeout)
+	default:
+		w.WriteHeader(http.StatusBadRequest)
 	}
-	w.WriteHeader(status)
 }
 
 // Shedder returns the shedder of all routes.

@@ -25,7 +25,7 @@ func adminOf(service *envoyrls.Service) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("POST /json", func(w http.ResponseWriter, r *http.Request) { answerJSON(service, w, r) })
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux) // a web page in a browser of this machine may not take tokens
 }
 
 // answerJSON answers a RateLimitRequest with its RateLimitResponse: with 200, or with 429 if it is over the limit.

@@ -59,6 +59,8 @@ type settings struct {
 // maxMessage is the greatest size of a request, in bytes. Those of Envoy have some hundred.
 const maxMessage = 256 << 10
 
+const maxHeader = 16 << 10 // bytes of the header of a request
+
 // run serves until ctx ends. It calls ready with the addresses of both listeners when it does.
 func run(ctx context.Context, args []string, output io.Writer, ready func(rls, admin string)) error {
 	o, err := parse(args, output)
@@ -101,7 +103,9 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	f.IntVar(&o.service.Nodes, "nodes", 1, "number of these processes, which divide the limits while Redis does not answer")
 	f.StringVar(&fallback, "fallback", fallback, "decides while Redis does not answer: divide, allow or refuse")
 	f.DurationVar(&o.service.Timeout, "timeout", 10*time.Millisecond, "longest time of a call of Redis; less than the timeout of Envoy's filter")
-	f.TextVar(&o.service.LeaseFrom, "lease-from", &o.service.LeaseFrom, "`rate` such as 1000/s from which on rules are decided without Redis")
+	f.Func("lease-from", "`rate` such as 1000/s from which on rules are decided without Redis; none by default", func(text string) error {
+		return o.service.LeaseFrom.UnmarshalText([]byte(text))
+	})
 	f.BoolVar(&o.service.DryRun, "dry-run", false, "count refusals, and refuse nothing")
 	f.BoolVar(&o.service.NoHeaders, "no-headers", false, "leave the RateLimit header fields out of the answers")
 	f.StringVar(&o.service.Prefix, "prefix", "spillway", "begins the name of every key in Redis")
@@ -137,32 +141,36 @@ func given(f *flag.FlagSet, name string) bool {
 
 // check checks the files.
 func check(files []string, output io.Writer) error {
-	var errs []error
+	found := map[string][]byte{}
 	for _, path := range files {
 		data, err := os.ReadFile(path)
-		if err == nil {
-			err = envoyrls.Check(path, data)
+		if err != nil {
+			return fmt.Errorf("spillway-rls: -config: %w", err)
 		}
-		if err == nil {
-			fmt.Fprintf(output, "%s: ok\n", path)
-		}
-		errs = append(errs, err)
+		found[path] = data
 	}
-	return errors.Join(errs...)
+	if err := envoyrls.Check(found); err != nil {
+		return err
+	}
+	fmt.Fprintf(output, "ok: %s\n", strings.Join(files, ", "))
+	return nil
 }
+
+// idle is the number of connections that are open before requests need them: opening many at once takes longer than -timeout.
+const idle = 16
 
 // connect returns a client of Redis, without asking it. The errors do not show the password.
 func connect(address string) (redis.UniversalClient, error) {
 	if !strings.Contains(address, "://") {
 		return redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+			Addrs: strings.Split(address, ","), ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, MinIdleConns: idle,
 		}), nil
 	}
 	o, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, errors.New("spillway-rls: -redis: must be an address or a URL such as redis://user:password@host:6379/0")
 	}
-	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, o.MinIdleConns = true, -1, 1, idle
 	return redis.NewClient(o), nil
 }
 
@@ -180,7 +188,7 @@ func serve(ctx context.Context, o *settings, service *envoyrls.Service, ready fu
 	if err != nil {
 		return fmt.Errorf("spillway-rls: -listen: %w", err)
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(1000))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(maxHeader))
 	healthy := health.NewServer()
 	healthv1.RegisterHealthServer(server, healthy)
 	healthy.SetServingStatus(ratelimitv3.RateLimitService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
@@ -196,7 +204,10 @@ func serve(ctx context.Context, o *settings, service *envoyrls.Service, ready fu
 			return fmt.Errorf("spillway-rls: -admin: %w", err)
 		}
 		adminAddress = side.Addr().String()
-		web := &http.Server{Handler: adminOf(service), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+		web := &http.Server{
+			Handler: adminOf(service), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second,
+			MaxHeaderBytes: maxHeader,
+		}
 		go func() { failed <- web.Serve(side) }()
 		defer web.Close()
 	}

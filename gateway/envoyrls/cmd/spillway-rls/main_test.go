@@ -131,6 +131,13 @@ func TestCommandServesAndEnds(t *testing.T) {
 	require.Contains(t, get(t, admin+"/metrics"),
 		`spillway_envoyrls_descriptors_total{domain="shop",name="envoyrls",result="refused",rule="remote_address"} 2`)
 	require.Equal(t, "ok\n", get(t, admin+"/healthz"))
+	foreign, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/json", strings.NewReader(body))
+	require.NoError(t, err)
+	foreign.Header.Set("Origin", "http://elsewhere.example")
+	res2, err := http.DefaultClient.Do(foreign)
+	require.NoError(t, err)
+	require.NoError(t, res2.Body.Close())
+	require.Equal(t, 403, res2.StatusCode, "from a page of another site")
 	require.Contains(t, log.String(), "Redis does not answer, the fallback decides")
 	require.NoError(t, stop())
 	_, err = http.Get(admin + "/healthz")
@@ -192,5 +199,8 @@ func TestFlags(t *testing.T) {
 	}
 	var log bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"-config", path, "-check"}, &log, nil))
-	require.Equal(t, path+": ok\n", log.String())
+	require.Equal(t, "ok: "+path+"\n", log.String())
+	same := path + ".too"
+	require.NoError(t, os.WriteFile(same, []byte(file), 0o600))
+	require.ErrorContains(t, run(t.Context(), []string{"-config", path, "-config", same, "-check"}, &log, nil), `must be in one file, got "shop"`)
 }
