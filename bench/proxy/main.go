@@ -10,6 +10,8 @@
 // A backend is a process of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
 // threads. Both answer in order and do not notice clients that have left. Clients give up after 500 ms, and goodput is the share of
 // the capacity that is answered in time, without the first three seconds.
+//
+// The backend "hostile" is that pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd.
 package main
 
 import (
@@ -26,12 +28,13 @@ import (
 
 // A report is what -json writes.
 type report struct {
-	Results      []result `json:"results"`
-	ProxyCPU     float64  `json:"proxy_cpu_us"`
-	PlainCPU     float64  `json:"plain_proxy_cpu_us"`
-	RefusalCPU   float64  `json:"refusal_cpu_us"`
-	ProxyRatio   float64  `json:"proxy_ratio"`
-	RefusalRatio float64  `json:"refusal_ratio"`
+	Results      []result        `json:"results"`
+	ProxyCPU     float64         `json:"proxy_cpu_us"`
+	Hostile      []hostileResult `json:"hostile,omitempty"`
+	PlainCPU     float64         `json:"plain_proxy_cpu_us"`
+	RefusalCPU   float64         `json:"refusal_cpu_us"`
+	ProxyRatio   float64         `json:"proxy_ratio"`
+	RefusalRatio float64         `json:"refusal_ratio"`
 }
 
 // A result is one guard in front of one backend.
@@ -79,24 +82,8 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 		fmt.Printf("CPU per request: plain proxy %.1f µs, spillwayd %.1f µs (%.2f x), refusal %.1f µs (%.2f x)\n",
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
-	for backend := range strings.SplitSeq(backends, ",") {
-		if backend == "" {
-			continue
-		}
-		for text := range strings.SplitSeq(loads, ",") {
-			load, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return fmt.Errorf("-loads: must be numbers, got %q", text)
-			}
-			for _, guard := range []string{"none", "spillwayd"} {
-				got, err := overload(daemon, guard, backend, load, time.Duration(seconds*float64(time.Second)))
-				if err != nil {
-					return err
-				}
-				fmt.Printf("%-10s %-8s load %4.1f goodput %.2f p99 %.0f ms\n", guard, backend, load, got.Goodput, got.P99)
-				r.Results = append(r.Results, got)
-			}
-		}
+	if err := r.measureBackends(daemon, dir, backends, loads, time.Duration(seconds*float64(time.Second))); err != nil {
+		return err
 	}
 	if out == "" {
 		return nil
@@ -106,4 +93,34 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 		return err
 	}
 	return os.WriteFile(out, append(text, '\n'), 0o600)
+}
+
+// measureBackends fills in what is kept of the capacity of each backend.
+func (r *report) measureBackends(daemon, dir, backends, loads string, measured time.Duration) error {
+	for backend := range strings.SplitSeq(backends, ",") {
+		switch backend {
+		case "":
+			continue
+		case "hostile":
+			if err := r.measureHostile(daemon, dir, measured); err != nil {
+				return err
+			}
+			continue
+		}
+		for text := range strings.SplitSeq(loads, ",") {
+			load, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return fmt.Errorf("-loads: must be numbers, got %q", text)
+			}
+			for _, guard := range []string{"none", "spillwayd"} {
+				got, err := overload(daemon, guard, backend, load, measured)
+				if err != nil {
+					return err
+				}
+				fmt.Printf("%-10s %-8s load %4.1f goodput %.2f p99 %.0f ms\n", guard, backend, load, got.Goodput, got.P99)
+				r.Results = append(r.Results, got)
+			}
+		}
+	}
+	return nil
 }
