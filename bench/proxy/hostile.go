@@ -164,7 +164,7 @@ func (r *report) measureHostile(daemon, dir string, measured time.Duration) erro
 
 // others sends half of the capacity in even steps.
 func others(url string, measured time.Duration) (answered, p99 float64) {
-	const load = 0.5
+	load := 0.5 * workers / work.Seconds()
 	var (
 		calls sync.WaitGroup
 		mu    sync.Mutex
@@ -173,7 +173,7 @@ func others(url string, measured time.Duration) (answered, p99 float64) {
 	)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 	for began := time.Now(); time.Since(began) < measured; time.Sleep(2 * time.Millisecond) {
-		for float64(sent.Load()) < load*capacity*time.Since(began).Seconds() {
+		for float64(sent.Load()) < load*time.Since(began).Seconds() {
 			sent.Add(1)
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -7,15 +7,20 @@
 // transport, and for a refusal of spillwayd. All three meet the same load in turns: 32 connections, answers of 1 KiB. The
 // figures are medians of five.
 //
-// A backend is a process of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
-// threads. Both answer in order and do not notice clients that have left. Clients give up after 500 ms, and goodput is the share of
-// the capacity that is answered in time, without the first three seconds.
+// A backend has processes of its own. "pool" has four workers that take 20 ms for a request. "python" is the same in Python, with
+// threads, and "php" the same with php-fpm behind nginx. They answer in order and do not notice clients that have left. "cpu" needs a
+// millisecond of a quota of 0.1 CPUs. Clients give up after 500 ms, and goodput is the share of the capacity that is answered in
+// time, without the first three seconds. 32 clients that wait for their answers measure the capacity before.
 //
-// The backend "hostile" is that pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd.
+// After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
+// proxy listens again is left out.
+//
+// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,6 +47,7 @@ type result struct {
 	Guard   string  `json:"guard"`
 	Backend string  `json:"backend"`
 	Load    float64 `json:"load"`
+	Event   string  `json:"event,omitempty"`
 	Goodput float64 `json:"goodput"`
 	P99     float64 `json:"p99_ms"`
 }
@@ -52,18 +58,24 @@ func main() {
 		return
 	}
 	requests := flag.Int("requests", 60_000, "requests of each measurement of the cost; 0 for none")
-	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them; empty for none")
+	backends := flag.String("backends", "pool,python", "backends to overload, with commas between them: pool, python, php, cpu; empty for none")
+	guards := flag.String("guards", "none,spillwayd", "what stands before the backends: none, spillwayd, spillwayd-slo (400 ms), and nginx with limit_req:N or limit_conn:N")
+	event := flag.String("event", "", "what happens at half of the measured time: halved (the backend cpu loses half of its CPU), or killed (the proxy, by SIGKILL)")
 	loads := flag.String("loads", "5", "loads as multiples of the capacity")
 	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
 	out := flag.String("json", "", "file for the figures")
 	flag.Parse()
-	if err := run(*requests, *backends, *loads, *seconds, *out); err != nil {
+	if err := run(*requests, split(*backends), split(*guards), split(*loads), *event, *seconds, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)
 	}
 }
 
-func run(requests int, backends, loads string, seconds float64, out string) error {
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+func run(requests int, backends, guards, loads []string, event string, seconds float64, out string) error {
 	dir, err := os.MkdirTemp("", "spillway-proxy")
 	if err != nil {
 		return err
@@ -74,6 +86,9 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("spillwayd cannot be built: %w\n%s", err, text)
 	}
+	if err := os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "state")); err != nil { // where spillwayd keeps what it has learnt
+		return err
+	}
 	var r report
 	if requests > 0 {
 		if err := r.measureCost(daemon, dir, requests); err != nil {
@@ -82,8 +97,10 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 		fmt.Printf("CPU per request: plain proxy %.1f µs, spillwayd %.1f µs (%.2f x), refusal %.1f µs (%.2f x)\n",
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
-	if err := r.measureBackends(daemon, dir, backends, loads, time.Duration(seconds*float64(time.Second))); err != nil {
-		return err
+	for _, backend := range backends {
+		if err := r.overload(daemon, dir, backend, guards, loads, event, seconds); err != nil {
+			return err
+		}
 	}
 	if out == "" {
 		return nil
@@ -95,31 +112,33 @@ func run(requests int, backends, loads string, seconds float64, out string) erro
 	return os.WriteFile(out, append(text, '\n'), 0o600)
 }
 
-// measureBackends fills in what is kept of the capacity of each backend.
-func (r *report) measureBackends(daemon, dir, backends, loads string, measured time.Duration) error {
-	for backend := range strings.SplitSeq(backends, ",") {
-		switch backend {
-		case "":
-			continue
-		case "hostile":
-			if err := r.measureHostile(daemon, dir, measured); err != nil {
+// overload plays all cells of one backend.
+func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, seconds float64) error {
+	if backend == "hostile" {
+		return r.measureHostile(daemon, dir, time.Duration(seconds*float64(time.Second)))
+	}
+	capacity, err := capacityOfBackend(backend, dir)
+	if errors.Is(err, errSkip) {
+		fmt.Printf("%s: %v\n", backend, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %.0f requests per second\n", backend, capacity)
+	for _, text := range loads {
+		load, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(load > 0) {
+			return fmt.Errorf("-loads: must be positive numbers, got %q", text)
+		}
+		for _, guard := range guards {
+			c := cell{guard: guard, backend: backend, load: load, event: event, measured: time.Duration(seconds * float64(time.Second))}
+			got, err := c.measure(daemon, dir, capacity)
+			if err != nil {
 				return err
 			}
-			continue
-		}
-		for text := range strings.SplitSeq(loads, ",") {
-			load, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return fmt.Errorf("-loads: must be numbers, got %q", text)
-			}
-			for _, guard := range []string{"none", "spillwayd"} {
-				got, err := overload(daemon, guard, backend, load, measured)
-				if err != nil {
-					return err
-				}
-				fmt.Printf("%-10s %-8s load %4.1f goodput %.2f p99 %.0f ms\n", guard, backend, load, got.Goodput, got.P99)
-				r.Results = append(r.Results, got)
-			}
+			fmt.Printf("%-14s %-8s load %4.1f %-6s goodput %.2f p99 %.0f ms\n", guard, backend, load, event, got.Goodput, got.P99)
+			r.Results = append(r.Results, got)
 		}
 	}
 	return nil

@@ -8,8 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	lab "github.com/spillway-go/spillway/lab/overload"
 )
 
 const (
@@ -100,56 +104,144 @@ const (
 	settle   = 3 * time.Second
 )
 
-// overload sends load times the capacity in even steps.
-func overload(daemon, guard, backend string, load float64, measured time.Duration) (result, error) {
-	out := result{Guard: guard, Backend: backend, Load: load}
-	start := func() (*child, error) { return spawnSelf("pool") }
-	if backend == "python" {
-		start = func() (*child, error) { return spawn("python3", "-c", python) }
-	}
-	b, err := start()
+// A cell is one guard in front of one backend under one load.
+type cell struct {
+	guard, backend string
+	load           float64
+	event          string // at half of the measured time: "", halved or killed
+	measured       time.Duration
+}
+
+// measure plays the cell.
+func (c *cell) measure(daemon, dir string, capacity float64) (result, error) {
+	out := result{Guard: c.guard, Backend: c.backend, Load: c.load, Event: c.event}
+	b, err := startBackend(c.backend, dir)
 	if err != nil {
 		return out, err
 	}
 	defer b.end()
-	url := b.url
-	if guard == "spillwayd" {
-		proxy, err := spawn(daemon, "-to", b.url, "-listen", "127.0.0.1:0", "-admin", "off")
-		if err != nil {
-			return out, err
-		}
-		defer proxy.end()
-		url = proxy.url
+	guard, err := startGuard(c.guard, daemon, dir, b.url)
+	if err != nil {
+		return out, err
 	}
+	defer func() { guard.end() }()
+	var url atomic.Pointer[string]
+	url.Store(&b.url)
+	if guard != nil {
+		url.Store(&guard.url)
+	}
+	half := settle + c.measured/2
+	from, until := settle, settle+c.measured // what counts
+	var happened atomic.Int64
+	happen := func() error { return nil }
+	switch c.event {
+	case "halved":
+		happen = b.halve
+		from = half + time.Second
+		capacity /= 2
+	case "killed":
+		address := strings.TrimPrefix(guard.url, "http://")
+		from = half
+		happen = func() error {
+			guard.end()
+			again, err := spawn(daemon, "-to", b.url, "-listen", address, "-admin", "off")
+			if err == nil {
+				guard = again
+			}
+			return err
+		}
+	}
+	began := time.Now()
+	fault := make(chan error, 1)
+	go func() {
+		time.Sleep(half) // the time of the event
+		err := happen()
+		happened.Store(int64(time.Since(began)))
+		fault <- err
+	}()
+	answers := flood(&url, c.load*capacityOf(c, capacity), settle+c.measured, began)
+	if err := <-fault; err != nil {
+		return out, err
+	}
+	if c.event == "killed" {
+		from = time.Duration(happened.Load()) + time.Second
+	}
+	out.judge(answers, from, until, capacity)
+	return out, nil
+}
+
+// judge fills in the figures of the requests sent between from and until.
+func (r *result) judge(answers []answer, from, until time.Duration, capacity float64) {
+	var took []time.Duration
+	for _, a := range answers {
+		if a.sent >= from && a.sent < until {
+			took = append(took, a.took)
+		}
+	}
+	r.Goodput = float64(len(took)) / (capacity * (until - from).Seconds())
+	if len(took) > 0 {
+		slices.Sort(took)
+		r.P99 = float64(took[len(took)*99/100].Microseconds()) / 1000
+	}
+}
+
+// capacityOf returns the capacity that the load is a multiple of: the one before the event.
+func capacityOf(c *cell, capacity float64) float64 {
+	if c.event == "halved" {
+		return 2 * capacity
+	}
+	return capacity
+}
+
+// An answer is one that came in time.
+type answer struct{ sent, took time.Duration }
+
+// flood sends rate requests per second in even steps, and returns the useful answers.
+func flood(url *atomic.Pointer[string], rate float64, d time.Duration, began time.Time) []answer {
 	var (
-		calls sync.WaitGroup
-		mu    sync.Mutex
-		took  []time.Duration
+		calls   sync.WaitGroup
+		mu      sync.Mutex
+		answers []answer
 	)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
-	began := time.Now()
-	for sent := 0; time.Since(began) < settle+measured; {
+	defer client.CloseIdleConnections()
+	for sent := 0; time.Since(began) < d; {
 		now := time.Since(began)
-		for ; float64(sent) < load*capacity*now.Seconds(); sent++ {
+		for ; float64(sent) < rate*now.Seconds(); sent++ {
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				at := time.Now()
-				status, err := get(ctx, client, url)
-				if err == nil && status == http.StatusOK && now >= settle {
+				status, err := get(ctx, client, *url.Load())
+				if err == nil && status == http.StatusOK {
 					mu.Lock()
 					defer mu.Unlock()
-					took = append(took, time.Since(at))
+					answers = append(answers, answer{now, time.Since(at)})
 				}
 			})
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
 	calls.Wait()
-	out.Goodput = float64(len(took)) / (capacity * measured.Seconds())
-	if len(took) > 0 {
-		slices.Sort(took)
-		out.P99 = float64(took[len(took)*99/100].Microseconds()) / 1000
+	return answers
+}
+
+// capacityOfBackend measures how many requests per second a backend answers to a few clients that wait for each other.
+func capacityOfBackend(name, dir string) (float64, error) {
+	b, err := startBackend(name, dir)
+	if err != nil {
+		return 0, err
 	}
-	return out, nil
+	defer b.end()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer client.CloseIdleConnections()
+	return lab.ClosedLoop(context.Background(), func(by time.Time) error {
+		ctx, cancel := context.WithDeadline(context.Background(), by)
+		defer cancel()
+		status, err := get(ctx, client, b.url)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("status %d", status)
+		}
+		return err
+	}, 8*workers, time.Second, 3*time.Second), nil
 }

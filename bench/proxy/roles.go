@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
@@ -13,15 +14,13 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
 // The pool of workers, in every language.
 const (
-	workers  = 4
-	work     = 20 * time.Millisecond
-	capacity = float64(workers) / 0.02 // requests per second
+	workers = 4
+	work    = 20 * time.Millisecond
 )
 
 // python serves as a pool of threads in Python. It prints its address.
@@ -62,6 +61,12 @@ func play(role string, args []string) {
 			<-places
 			_, _ = io.WriteString(w, "ok")
 		})
+	case "cpu":
+		perMilli := calibrate()
+		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			hash(perMilli)
+			_, _ = io.WriteString(w, "ok")
+		})
 	case "plain":
 		to, err := url.Parse(args[0])
 		if err != nil {
@@ -80,6 +85,27 @@ func play(role string, args []string) {
 	panic(http.Serve(l, h)) //nolint:gosec // on the loopback, until it is killed
 }
 
+// hash does n pieces of work.
+func hash(n int) {
+	var block [4096]byte
+	for range n {
+		sum := sha256.Sum256(block[:])
+		copy(block[:], sum[:])
+	}
+}
+
+// calibrate returns how many pieces take a millisecond of CPU: the least of several times counts.
+func calibrate() int {
+	const n = 200
+	least := time.Hour
+	for range 50 {
+		at := time.Now()
+		hash(n)
+		least = min(least, time.Since(at))
+	}
+	return max(1, int(n*time.Millisecond/least))
+}
+
 type buffers struct{ sync.Pool }
 
 func (b *buffers) Get() []byte {
@@ -93,8 +119,9 @@ func (b *buffers) Put(p []byte) { b.Pool.Put((*[32 << 10]byte)(p)) }
 
 // A child is a process of the measurement.
 type child struct {
-	cmd *exec.Cmd
-	url string
+	cmd    *exec.Cmd
+	url    string
+	master bool // it has workers, which it ends at SIGTERM
 }
 
 // spawn starts a process that prints its address after "http://", or the address of spillwayd's listener.
@@ -118,7 +145,7 @@ func spawn(program string, args ...string) (*child, error) {
 		}
 		if ok {
 			go func() { _, _ = io.Copy(io.Discard, text) }()
-			return &child{cmd, at}, nil
+			return &child{cmd: cmd, url: at}, nil
 		}
 		fmt.Fprintln(os.Stderr, line)
 	}
@@ -138,7 +165,7 @@ func (c *child) end() time.Duration {
 	if c == nil {
 		return 0
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGKILL)
+	_ = c.cmd.Process.Signal(c.signal())
 	_ = c.cmd.Wait()
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }

@@ -75,6 +75,8 @@
 //	log: {access: off, refusals: 10} # access: off or on, in JSON; refusals: lines per second at most, also while access is off
 //	drain: {delay: 0s, timeout: 30s} # after SIGTERM: how long to answer with "Connection: close", then how long to wait
 //	dryRun: false                    # count what would be refused, and refuse nothing
+//	state: auto                      # file with what the shedder has learnt, for restarts under load; off for none. Auto is a file in
+//	                                 # $STATE_DIRECTORY, or in the user's folder for caches
 //	rules: ""                        # another file for the numbers, in the form of package rules; "" for this file
 //
 // The numbers of shedder and of the rate and concurrency of routes change while spillwayd runs, within a second after the file changes. A bad file

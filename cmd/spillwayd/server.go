@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/listen"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/proxy"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/state"
 	"github.com/spillway-go/spillway/rules"
 	"github.com/spillway-go/spillway/rules/yaml"
 )
@@ -30,6 +32,7 @@ type server struct {
 	serve    []func() error // for each of servers
 	accepted []*listen.Listener
 	admin    *admin // nil if it is off
+	state    *state.Keeper
 }
 
 // try builds everything that a Config names, except the listeners.
@@ -73,6 +76,7 @@ func newServer(conf *config.Config, file string, logger *slog.Logger) (_ *server
 	if err = s.follow(file); err != nil {
 		return nil, err
 	}
+	s.state = state.Keep(statePath(conf), s.proxy.Shedder(), logger)
 	for i := range conf.Listen {
 		if err = s.listen(context.Background(), &conf.Listen[i]); err != nil {
 			return nil, fmt.Errorf("listen[%d]: %w", i, err)
@@ -84,6 +88,15 @@ func newServer(conf *config.Config, file string, logger *slog.Logger) (_ *server
 		}
 	}
 	return s, nil
+}
+
+// statePath returns the file with what the shedder has learnt, "" for none.
+func statePath(conf *config.Config) string {
+	names := slices.Clone(conf.Backend.URLs)
+	for i := range conf.Listen {
+		names = append(names, conf.Listen[i].Address)
+	}
+	return state.Path(conf.State, names...)
 }
 
 // follow lets the numbers follow a file: conf.Rules, or the file of conf.
@@ -243,6 +256,9 @@ func (s *server) close() {
 	}
 	if s.watch != nil {
 		s.watch.Close()
+	}
+	if s.state != nil {
+		s.state.Close()
 	}
 	if s.proxy != nil {
 		s.proxy.Close()

@@ -23,6 +23,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/state"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -86,6 +87,9 @@ func start(t *testing.T, backend http.HandlerFunc, change func(*config.Config)) 
 
 func startConfig(t *testing.T, c *config.Config, file string) *process {
 	t.Helper()
+	if c.State == state.Auto {
+		c.State = "off" // tests share no state
+	}
 	log := &lockedBuffer{mu: make(chan struct{}, 1)}
 	s, err := newServer(c, file, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)

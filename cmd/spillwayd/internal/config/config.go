@@ -25,6 +25,7 @@ type Config struct {
 	Drain    Drain          `conf:"drain"`
 	DryRun   bool           `conf:"dryRun"`
 	Rules    string         `conf:"rules"`
+	State    string         `conf:"state"`
 }
 
 // Listen is an address for clients.

@@ -36,6 +36,7 @@ func (c *Config) setDefaults() {
 			r.Concurrency.Per = cmp.Or(r.Concurrency.Per, PerAll)
 		}
 	}
+	c.State = cmp.Or(c.State, "auto")
 	c.Log.Access = cmp.Or(c.Log.Access, "off")
 	c.Log.Refusals = cmp.Or(c.Log.Refusals, 10)
 	c.Drain.Timeout = cmp.Or(c.Drain.Timeout, 30*time.Second)

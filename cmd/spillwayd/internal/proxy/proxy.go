@@ -198,6 +198,9 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
+// Shedder returns the shedder of all routes.
+func (p *Proxy) Shedder() *shedder.Shedder { return p.shed }
+
 // Drain makes answers ask clients to use other connections from now on.
 func (p *Proxy) Drain() { p.draining.Store(true) }
 
