@@ -23,7 +23,6 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
-	"github.com/spillway-go/spillway/cmd/spillwayd/internal/state"
 	"github.com/spillway-go/spillway/limiter"
 )
 
@@ -87,9 +86,7 @@ func start(t *testing.T, backend http.HandlerFunc, change func(*config.Config)) 
 
 func startConfig(t *testing.T, c *config.Config, file string) *process {
 	t.Helper()
-	if c.State == state.Auto {
-		c.State = "off" // tests share no state
-	}
+	t.Setenv("STATE_DIRECTORY", t.TempDir()) // tests share no state
 	log := &lockedBuffer{mu: make(chan struct{}, 1)}
 	s, err := newServer(c, file, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
@@ -349,7 +346,7 @@ func TestADrainHasAnEnd(t *testing.T) {
 	p := start(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
-	}, func(c *config.Config) { c.Drain.Timeout = 10 * time.Millisecond })
+	}, func(c *config.Config) { c.Drain.Timeout, c.Backend.Abandoned = 10*time.Millisecond, 20*time.Millisecond })
 	go func() {
 		if res, err := p.client.Get(p.url); err == nil {
 			res.Body.Close()
