@@ -14,6 +14,8 @@
 //
 // After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
 // proxy listens again is left out.
+//
+// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd.
 package main
 
 import (
@@ -31,12 +33,13 @@ import (
 
 // A report is what -json writes.
 type report struct {
-	Results      []result `json:"results"`
-	ProxyCPU     float64  `json:"proxy_cpu_us"`
-	PlainCPU     float64  `json:"plain_proxy_cpu_us"`
-	RefusalCPU   float64  `json:"refusal_cpu_us"`
-	ProxyRatio   float64  `json:"proxy_ratio"`
-	RefusalRatio float64  `json:"refusal_ratio"`
+	Results      []result        `json:"results"`
+	ProxyCPU     float64         `json:"proxy_cpu_us"`
+	Hostile      []hostileResult `json:"hostile,omitempty"`
+	PlainCPU     float64         `json:"plain_proxy_cpu_us"`
+	RefusalCPU   float64         `json:"refusal_cpu_us"`
+	ProxyRatio   float64         `json:"proxy_ratio"`
+	RefusalRatio float64         `json:"refusal_ratio"`
 }
 
 // A result is one guard in front of one backend.
@@ -111,6 +114,9 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 
 // overload plays all cells of one backend.
 func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, seconds float64) error {
+	if backend == "hostile" {
+		return r.measureHostile(daemon, dir, time.Duration(seconds*float64(time.Second)))
+	}
 	capacity, err := capacityOfBackend(backend, dir)
 	if errors.Is(err, errSkip) {
 		fmt.Printf("%s: %v\n", backend, err)

@@ -68,7 +68,7 @@
 //	    name: payments               # in metrics and rules; the default is the match
 //	    priority: critical           # instead of the priority of the request
 //	    deadline: 2s                 # the request ends then; clients may ask for less
-//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, per: client}   # per: client or all; maxWait: wait for a turn instead
+//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, per: client}   # per: client, all or backend (that is up); maxWait: wait for a turn
 //	    concurrency: {limit: 20, per: all}
 //	    maxBody: 1MiB
 //	    exempt: false                # passes by the gate, and is only counted

@@ -442,12 +442,19 @@ func TestDryRunRefusesNothing(t *testing.T) {
 }
 
 func TestNumbersChangeWhileItRuns(t *testing.T) {
+	for _, per := range []string{config.PerAll, config.PerBackend} {
+		t.Run(per, func(t *testing.T) { numbersChange(t, per) })
+	}
+}
+
+func numbersChange(t *testing.T, per string) {
+	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(echo))
 	defer backend.Close()
 	file := filepath.Join(t.TempDir(), "spillwayd.yaml")
 	write := func(limit string) {
 		text := fmt.Sprintf("listen: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\nbackend: {urls: [%s]}\n"+
-			"routes: [{match: /, name: all, rate: {rate: %s, per: all}}]\n", backend.URL, limit)
+			"routes: [{match: /, name: all, rate: {rate: %s, per: %s}}]\n", backend.URL, limit, per)
 		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 	}
@@ -520,5 +527,40 @@ func TestCommandLine(t *testing.T) {
 		code := run(strings.Fields(args), &out)
 		require.Equal(t, strings.HasPrefix(want, "is valid"), code == exitOK, "%s: %s", args, out.String())
 		require.Contains(t, out.String(), want, args)
+	}
+}
+
+// A rate for each backend follows the number of those that are up.
+func TestRatesFollowTheBackends(t *testing.T) {
+	for _, sick := range []bool{false, true} {
+		var unwell atomic.Bool
+		unwell.Store(sick)
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if unwell.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		defer other.Close()
+		p := start(t, echo, func(c *config.Config) {
+			c.Backend.URLs = append(c.Backend.URLs, other.URL)
+			c.Backend.Health = &config.Health{Path: "/", Every: 10 * time.Millisecond, Timeout: patience, Failures: 1, Successes: 1}
+			c.Routes = []config.Route{{
+				Match: "/", Name: "all", Rate: &config.Rate{Rate: limiter.Per(10, time.Hour), Burst: 10, Per: config.PerBackend},
+			}}
+		})
+		admitted := func() (n int) {
+			for range 30 {
+				if res, _ := p.get(p.url); res.StatusCode != http.StatusTooManyRequests {
+					n++
+				}
+			}
+			return n
+		}
+		if !sick {
+			require.Equal(t, 20, admitted())
+			continue
+		}
+		p.eventually(fmt.Sprintf(`spillwayd_backend_up{backend="%s",name="backends"} 0`, other.URL))
+		require.Equal(t, 10, admitted())
 	}
 }

@@ -149,8 +149,23 @@ func (r *Rate) Rule(name string) limiter.Rule {
 	return limiter.Bucket{Name: name, Rate: r.Rate, Burst: r.Burst}
 }
 
+// Scale returns the rule of a Rate for n backends.
+func Scale(rule limiter.Rule, n int) limiter.Rule {
+	switch r := rule.(type) {
+	case limiter.Bucket:
+		r.Rate.Tokens *= n
+		r.Burst *= n
+		return r
+	case limiter.Shaper:
+		r.Rate.Tokens *= n
+		r.Slack *= n
+		return r
+	}
+	return rule
+}
+
 // Tunable reports whether the numbers can change while spillwayd runs: all but those of clients whose requests may wait.
-func (r *Rate) Tunable() bool { return r.MaxWait == 0 || r.Per == PerAll }
+func (r *Rate) Tunable() bool { return r.MaxWait == 0 || r.Per != PerClient }
 
 // Concurrency limits the requests of a route that run at once.
 type Concurrency struct {
@@ -160,8 +175,9 @@ type Concurrency struct {
 
 // The values of Per.
 const (
-	PerClient = "client"
-	PerAll    = "all"
+	PerClient  = "client"
+	PerAll     = "all"
+	PerBackend = "backend"
 )
 
 // Log says what is logged about requests.

@@ -164,14 +164,8 @@ func (c *Config) validateRoutes() error {
 }
 
 func (c *Config) validateLimits(r *Route, path string) error {
-	if l := r.Rate; l != nil {
-		if _, err := limiter.New(l.Rule("")); err != nil {
-			return fmt.Errorf("%s.rate: %w", path, err)
-		}
-		if c.DryRun && l.MaxWait > 0 {
-			return fmt.Errorf("%s.rate.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
-		}
-		if err := c.per(path+".rate.per", l.Per); err != nil {
+	if r.Rate != nil {
+		if err := c.validateRate(r.Rate, path+".rate"); err != nil {
 			return err
 		}
 	}
@@ -184,12 +178,28 @@ func (c *Config) validateLimits(r *Route, path string) error {
 	return nil
 }
 
+func (c *Config) validateRate(l *Rate, path string) error {
+	if _, err := limiter.New(l.Rule("")); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if c.DryRun && l.MaxWait > 0 {
+		return fmt.Errorf("%s.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
+	}
+	if l.Per != PerBackend {
+		return c.per(path+".per", l.Per, PerBackend)
+	}
+	if _, err := limiter.New(Scale(l.Rule(""), len(c.Backend.URLs))); err != nil {
+		return fmt.Errorf("%s, for all %d backends: %w", path, len(c.Backend.URLs), err)
+	}
+	return nil
+}
+
 // per checks a field per.
-func (c *Config) per(path, value string) error {
+func (c *Config) per(path, value string, more ...string) error {
 	if value == PerClient && c.Client.Key == "none" {
 		return fmt.Errorf("%s: client needs client.key to be ip or header, which is none", path)
 	}
-	return oneOf(path, value, PerClient, PerAll)
+	return oneOf(path, value, append([]string{PerClient, PerAll}, more...)...)
 }
 
 // register enters a pattern, and returns the panic of the mux as an error.

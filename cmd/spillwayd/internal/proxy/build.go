@@ -119,7 +119,7 @@ func (b *builder) route(r *config.Route) (*route, error) {
 	return &route{name: r.Name, maxBody: int64(most), gate: gate, handler: gate.Handler(b.reverse)}, nil
 }
 
-// limit makes a limit of a route for each client or for all, and a target of the rules.
+// limit makes a limit of a route for each client, for each backend or for all, and a target of the rules.
 func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, error) {
 	if per == config.PerClient {
 		keyed, err := limiter.NewKeyed(rule, nil)
@@ -128,6 +128,14 @@ func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, e
 		}
 		b.targets[name] = rules.Of(keyed)
 		return b.trial(keyed), nil
+	}
+	if per == config.PerBackend {
+		limit, err := newPerBackend(rule, b.p.pool.Up)
+		if err != nil {
+			return nil, err
+		}
+		b.targets[name] = rules.Of(limit)
+		return b.trial(limit), nil
 	}
 	limit, err := limiter.New(rule)
 	if err != nil {

@@ -42,16 +42,30 @@ func (p *Pool) check(ctx context.Context, b *backend) {
 	}
 }
 
-// count notices when more backends are down than may be ejected. Then the checks say more about the network or their path than about
-// the backends, and requests go to all of them.
+// count counts the backends that take requests. It notices when more are down than may be ejected. Then the checks say more about the
+// network or their path than about the backends, and requests go to all of them.
 func (p *Pool) count() {
-	down := 0
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	down, ejected, out := 0, 0, 0
 	for _, b := range p.backends {
-		if b.down.Load() {
+		isDown, isEjected := b.down.Load(), b.ejectedUntil.Load() != 0
+		if isDown {
 			down++
 		}
+		if isEjected {
+			ejected++
+		}
+		if isDown || isEjected {
+			out++
+		}
 	}
-	p.allDown.Store(float64(down) > max(1, p.o.Eject.Share*float64(len(p.backends))) || down == len(p.backends))
+	allDown := float64(down) > max(1, p.o.Eject.Share*float64(len(p.backends))) || down == len(p.backends)
+	p.allDown.Store(allDown)
+	if allDown { // the checks do not count
+		out = ejected
+	}
+	p.up.Store(int64(max(1, len(p.backends)-out)))
 }
 
 // A statusError is the status of a check that failed.

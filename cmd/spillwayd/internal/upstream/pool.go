@@ -34,6 +34,9 @@ type Pool struct {
 	rt        http.RoundTripper     // the pool, or the retries around it
 	allDown   atomic.Bool           // too many backends are down: the checks do not count
 
+	counting sync.Mutex   // while the backends are counted
+	up       atomic.Int64 // backends that take requests, at least 1
+
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -57,6 +60,7 @@ func New(o *config.Backend, logger *slog.Logger) (*Pool, error) {
 	if err := p.gateBackends(); err != nil {
 		return nil, err
 	}
+	p.count()
 	p.rt = roundTripper(p.send)
 	if err := p.addRetries(); err != nil {
 		return nil, err
@@ -125,10 +129,12 @@ func (p *Pool) ejection(b *backend) func(breaker.Event) {
 		switch e.To {
 		case breaker.Open:
 			b.ejectedUntil.Store(e.Time.Add(e.OpenFor).UnixNano())
+			p.count()
 			p.logger.Warn("spillwayd: backend ejected", slog.String("backend", b.name), slog.String("reason", e.Reason),
 				slog.Duration("for", e.OpenFor))
 		case breaker.Closed:
 			b.ejectedUntil.Store(0)
+			p.count()
 			p.logger.Info("spillwayd: backend takes requests again", slog.String("backend", b.name))
 		}
 	}
@@ -243,6 +249,9 @@ func (p *Pool) Ready() bool {
 	}
 	return false
 }
+
+// Up returns the number of backends that take requests, or 1 if none does.
+func (p *Pool) Up() int { return int(p.up.Load()) }
 
 // Metrics yields the figures of the backends.
 func (p *Pool) Metrics() iter.Seq[stats.Metric] {
