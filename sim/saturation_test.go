@@ -161,7 +161,7 @@ func TestAColdStartIntoAFullPool(t *testing.T) {
 		for seed := range uint64(3) {
 			r := play(t, s, seed+1, behindShedder)
 			require.GreaterOrEqual(t, r.Goodput, c.goodput, "%+v", c)
-			require.GreaterOrEqual(t, r.First5s, 0.96, "%+v", c)
+			require.GreaterOrEqual(t, r.First5s, 0.88, "%+v: for up to 0.6 s, the latency is measured again under half of the limit", c)
 			require.LessOrEqual(t, r.P99.Seconds()*1e3, c.p99, "%+v", c)
 		}
 	}

@@ -27,7 +27,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		switch {
 		case !ok, f.settled < 2*typical, b.ended < p.Few, h.interrupted(seconds):
 			return true
-		case b.mean() > typical, stay > waited*typical && b.ended >= p.Expect:
+		case b.mean() > 0.98*typical, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
 			return false
 		case b.ended < p.Expect:
