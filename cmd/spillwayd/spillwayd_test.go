@@ -346,7 +346,9 @@ func TestADrainHasAnEnd(t *testing.T) {
 	p := start(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
-	}, func(c *config.Config) { c.Drain.Timeout, c.Backend.Abandoned = 10*time.Millisecond, 20*time.Millisecond })
+	}, func(c *config.Config) {
+		c.Drain.Timeout, c.Backend.Abandoned = 10*time.Millisecond, 20*time.Millisecond
+	})
 	go func() {
 		if res, err := p.client.Get(p.url); err == nil {
 			res.Body.Close()
