@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func spawn(t *testing.T, args string) (*exec.Cmd, string, *lockedBuffer) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), asSpillwayd+"="+args)
+	cmd.Env = append(os.Environ(), asSpillwayd+"="+args, "STATE_DIRECTORY="+t.TempDir())
 	text, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
