@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -76,11 +77,10 @@ type module struct {
 
 // released returns the modules of the tree that others use.
 func released() ([]*module, error) {
-	out, err := command(".", nil, "git", "ls-files")
+	files, err := tree()
 	if err != nil {
 		return nil, err
 	}
-	files := strings.Fields(out)
 	var modules []*module
 	for _, f := range files {
 		if path.Base(f) != "go.mod" || slices.Contains([]string{"bench", "examples", "lab"}, path.Dir(f)) {
@@ -107,9 +107,25 @@ func released() ([]*module, error) {
 	return modules, nil
 }
 
+// tree returns the files below this folder, without hidden folders. A checkout without git has the same.
+func tree() (files []string, err error) {
+	err = fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
 // pin lets the module in a folder require the others by version.
 func pin(folder, version string, modules []*module) error {
-	text, err := command(folder, []string{"GOWORK=off"}, "go", "mod", "edit", "-json")
+	text, err := command(folder, []string{"GOWORK=off"}, "mod", "edit", "-json")
 	if err != nil {
 		return err
 	}
@@ -132,7 +148,7 @@ func pin(folder, version string, modules []*module) error {
 	if len(args) == 2 {
 		return nil
 	}
-	_, err = command(folder, []string{"GOWORK=off"}, "go", args...)
+	_, err = command(folder, []string{"GOWORK=off"}, args...)
 	return err
 }
 
@@ -227,7 +243,7 @@ func (r *rehearsal) zip(to io.Writer, m *module, mod []byte) error {
 // environment is that of a user, who has no workspace.
 func (r *rehearsal) environment() []string {
 	proxy := "file://" + filepath.ToSlash(filepath.Join(r.dir, "proxy"))
-	if others, err := command(".", nil, "go", "env", "GOPROXY"); err == nil {
+	if others, err := command(".", nil, "env", "GOPROXY"); err == nil {
 		proxy += "," + strings.TrimSpace(others)
 	}
 	return []string{
@@ -242,13 +258,13 @@ func (r *rehearsal) use(m *module) error {
 		return err
 	}
 	env := r.environment()
-	if _, err := command(user, env, "go", "mod", "init", "example.org/user"); err != nil {
+	if _, err := command(user, env, "mod", "init", "example.org/user"); err != nil {
 		return err
 	}
-	if _, err := command(user, env, "go", "get", m.path+"@"+r.version); err != nil {
+	if _, err := command(user, env, "get", m.path+"@"+r.version); err != nil {
 		return err
 	}
-	list, err := command(user, env, "go", "list", "-f", "{{.Name}} {{.ImportPath}}", m.path+"/...")
+	list, err := command(user, env, "list", "-f", "{{.Name}} {{.ImportPath}}", m.path+"/...")
 	if err != nil {
 		return err
 	}
@@ -258,7 +274,7 @@ func (r *rehearsal) use(m *module) error {
 		switch {
 		case strings.Contains(pkg, "/internal/") || strings.HasSuffix(pkg, "/internal"):
 		case name == "main":
-			if _, err := command(user, env, "go", "install", pkg+"@"+r.version); err != nil {
+			if _, err := command(user, env, "install", pkg+"@"+r.version); err != nil {
 				return err
 			}
 		default:
@@ -269,23 +285,23 @@ func (r *rehearsal) use(m *module) error {
 	if err := os.WriteFile(filepath.Join(user, "main.go"), []byte(program), 0o600); err != nil {
 		return err
 	}
-	if _, err := command(user, env, "go", "get", "."); err != nil {
+	if _, err := command(user, env, "get", "."); err != nil {
 		return err
 	}
-	_, err = command(user, env, "go", "build", "-o", os.DevNull, ".")
+	_, err = command(user, env, "build", "-o", os.DevNull, ".")
 	return err
 }
 
 // forget removes the rehearsed version from the cache of modules.
 func (r *rehearsal) forget() {
-	cache, err := command(".", nil, "go", "env", "GOMODCACHE")
+	cache, err := command(".", nil, "env", "GOMODCACHE")
 	if err != nil {
 		return
 	}
 	cache = strings.TrimSpace(cache)
 	for _, m := range r.modules {
 		at := filepath.Join(cache, filepath.FromSlash(m.path)+"@"+r.version)
-		_ = filepath.WalkDir(at, func(name string, _ os.DirEntry, err error) error {
+		_ = filepath.WalkDir(at, func(name string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				err = os.Chmod(name, 0o700) //nolint:gosec // to remove it: the cache is read-only
 			}
@@ -299,17 +315,17 @@ func (r *rehearsal) forget() {
 	}
 }
 
-// command runs a program in a folder and returns its output. The error has what it wrote to the standard error.
-func command(dir string, env []string, program string, args ...string) (string, error) {
+// command runs the go command in a folder and returns its output. The error has what it wrote to the standard error.
+func command(dir string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out), nil
 }
