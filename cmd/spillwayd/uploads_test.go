@@ -105,6 +105,7 @@ func TestBrokenUploadsDoNotCountAgainstABackend(t *testing.T) {
 			}
 		}, func(c *config.Config) {
 			c.MaxBody = 1000
+			c.Shedder.Disabled = true // what a busy machine has room for is not the question
 			c.Backend.URLs[0] = strings.Replace(c.Backend.URLs[0], "http:", scheme, 1)
 			c.Backend.URLs = append(c.Backend.URLs, strings.Replace(c.Backend.URLs[0], "127.0.0.1", "localhost", 1))
 		})
@@ -119,7 +120,7 @@ func TestBrokenUploadsDoNotCountAgainstABackend(t *testing.T) {
 		}
 		for range 100 { // others see nothing of it
 			res, _ := p.get(p.url)
-			require.Equal(t, http.StatusOK, res.StatusCode)
+			require.Equal(t, http.StatusOK, res.StatusCode, scheme)
 		}
 		strangers.Wait()
 		p.eventually(`spillway_gate_in_flight{name="default"} 0`)

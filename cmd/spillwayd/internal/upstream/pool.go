@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func New(o *config.Backend, logger *slog.Logger) (*Pool, error) {
 // gateBackends gives each of several backends a gate that counts its requests and ejects it when it fails.
 func (p *Pool) gateBackends() error {
 	if len(p.backends) == 1 { // nothing to choose, and a breaker would only lengthen its restarts
-		p.backends[0].rt = p.transport
+		p.backends[0].rt = roundTripper(p.twice)
 		if p.o.TimeoutHeader == "" {
 			return nil
 		}
@@ -107,7 +108,7 @@ func (p *Pool) gateBackends() error {
 			gate = spillway.New(&b.meter, p.breakers)
 		}
 		request := spillway.Request{Key: b.key}
-		rt, err := httpgate.NewTransport(gate, p.transport, &httpgate.TransportOptions{
+		rt, err := httpgate.NewTransport(gate, roundTripper(p.twice), &httpgate.TransportOptions{
 			Request:       func(*http.Request) spillway.Request { return request },
 			Outcome:       outcome,
 			TimeoutHeader: p.o.TimeoutHeader,
@@ -181,6 +182,18 @@ func (p *Pool) addRetries() error {
 type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// twice sends r, and again if its connection broke and r has no body and is safe to repeat. In HTTP/1 a connection goes back to the
+// pool just before its answer is delivered. If the next request on it breaks off its body in that moment, net/http takes the answer
+// for lost, and returns the error of the other request: a stranger who breaks his uploads would fail the requests of others.
+func (p *Pool) twice(r *http.Request) (*http.Response, error) {
+	res, err := p.transport.RoundTrip(r)
+	if err == nil || r.Body != nil && r.Body != http.NoBody || r.Method != http.MethodGet && r.Method != http.MethodHead ||
+		r.Context().Err() != nil || !strings.Contains(err.Error(), "HTTP/1.x transport connection broken") {
+		return res, err
+	}
+	return p.transport.RoundTrip(r)
+}
 
 // RoundTrip sends r, whose URL may have any scheme and host, to a backend. The error is a *[spillway.Rejection] if no backend takes
 // requests.
