@@ -123,10 +123,15 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 		stay = b.inside / b.ended
 		l.latency.least = stay
 	}
+	f.opened(l, stay)
+	return true
+}
+
+// opened accepts a latency that was measured while no request waited in a queue.
+func (f *flow) opened(l *Law, stay float64) {
 	f.full, f.wide = false, 1
 	l.latency.believe(stay)
 	f.again.due = false
-	return true
 }
 
 // noisy is the least share of the held rate that the true rate may be: the held rate is the highest of several samples.

@@ -314,5 +314,5 @@ func (h *history) interrupted(seconds float64) bool {
 	}
 	newer, _, _ := h.last(seconds / 2)
 	older := all.ended - newer.ended
-	return newer.ended <= older/3 || older <= newer.ended/3 || longest*all.ended >= 7*covered
+	return newer.ended <= older/3 || older <= newer.ended/3 || longest*all.ended >= 7*covered && longest >= all.mean()
 }

@@ -4,10 +4,11 @@ import "math"
 
 // A recheck measures the typical latency again if requests may have waited when it was learnt. It lets half as many in for a
 // moment, as few as are in flight while none waits, and so measures a latency that is shorter, if they did wait, and never too
-// short.
+// short. If the answers fall with the limit, none waited: the service is slow, not full.
 type recheck struct {
 	due   bool    // requests may have waited
 	limit float64 // while half as many are let in; else 0
+	rate  float64 // of answers before, per second
 }
 
 // waited is the greatest part of a latency that is no wait.
@@ -24,9 +25,14 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 	case c.limit > 0:
 		b, seconds, ok := h.last(math.Max(f.settled-typical, span))
 		stay := b.stay()
+		expected := c.rate * seconds
 		switch {
-		case !ok, f.settled < 2*typical, b.ended < p.Few, h.interrupted(seconds):
+		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven, h.interrupted(seconds):
 			return true
+		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven: // answers in proportion to the limit: none waited
+			f.opened(l, stay)
+			c.limit, f.settled = 0, 0
+			return false
 		case b.mean() > 0.98*typical, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
 			return false
@@ -38,6 +44,6 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
 		return false
 	}
-	c.limit, f.settled = math.Max(2, rate*r.Mix*typical/2), 0
+	c.limit, c.rate, f.settled = math.Max(2, rate*r.Mix*typical/2), rate, 0
 	return true
 }

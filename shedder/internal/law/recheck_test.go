@@ -1,6 +1,7 @@
 package law
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,5 +82,40 @@ func TestAResumedProcessLearnsAgain(t *testing.T) {
 		faster.run(10, 1000)
 		require.Less(t, faster.inside()/200, 0.2, "seed %d: seconds that requests take; the work is 20 ms", seed)
 		require.Greater(t, faster.good/2000, 0.93, "seed %d", seed)
+	}
+}
+
+// mixed is a service that answers most requests after long, and the others at once.
+func mixed(short, long, share float64) draw {
+	return func(r *rand.Rand) float64 {
+		if r.Float64() < share {
+			return long
+		}
+		return short
+	}
+}
+
+// A queue was seen where there is none, and the guess of the latency is far too short. The service answers in proportion to the
+// limit, which a full one does not.
+func TestAFalseQueueIsFoundOut(t *testing.T) {
+	for name, takes := range map[string]draw{
+		"30 % of 3 s": mixed(0.02, 3, 0.3), "80 % of 3 s": mixed(0.02, 3, 0.8), "95 % of 3 s": mixed(0.02, 3, 0.95),
+		"80 % of 1 s": mixed(0.1, 1, 0.8), "95 % of 1 s": mixed(0.1, 1, 0.95), "exponential": exponential(1),
+	} {
+		for seed := range uint64(10) {
+			for _, at := range []float64{0.5, 1, 2} {
+				p := newPlant(seed, Options{}, 0, takes)
+				p.run(at, 100)
+				if p.latency.typical > 0 {
+					continue
+				}
+				p.flow.full, p.flow.wide, p.flow.again.due = true, 0, true
+				p.latency.guess()
+				p.run(30, 100)
+				p.reset()
+				p.run(10, 100)
+				require.Less(t, p.share(), 0.01, "%s, seed %d, a queue seen after %g s: refused", name, seed, at)
+			}
+		}
 	}
 }
