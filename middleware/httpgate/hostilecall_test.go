@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -257,6 +258,9 @@ func TestStrangersDoNotChangeAnInnocentCall(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for i, c := range badCalls() {
 			t.Run(fmt.Sprint("HTTP/2=", http2, "/", c.name), func(t *testing.T) {
+				if http2 && strings.HasPrefix(runtime.Version(), "go1.25") {
+					t.Skip("SKIPPED: the HTTP/2 servers of Go 1.25 share channels, so they cannot run in several bubbles")
+				}
 				synctest.Test(t, func(t *testing.T) {
 					rt, p := dependency(t, http2)
 					var all sync.WaitGroup

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,6 +60,9 @@ func TestAllocationsOfACall(t *testing.T) {
 	r, calls := calls(ctx)
 	buf := make([]byte, 8)
 	want := map[string]float64{"bare": 1, "admitted": 1 + 7, "admitted to the header": 1 + 1, "refused": 0}
+	if strings.HasPrefix(runtime.Version(), "go1.25") {
+		want["admitted"]++ // measured; Go 1.26 saves it
+	}
 	for _, c := range calls {
 		got := testing.AllocsPerRun(1000, func() { exchange(c.rt, r, buf) })
 		require.LessOrEqual(t, got, want[c.name], c.name)
