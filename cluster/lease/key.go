@@ -26,7 +26,9 @@ type keyState struct {
 	dry     atomic.Bool  // Redis refused one of them lately
 	left    atomic.Int64 // tokens left in Redis at the last call
 	view    atomic.Pointer[view]
-	names   []string // of the table and the marker in Redis
+	// granting is closed when the reply to the request for a first lease is in force; nil if there is no such request.
+	granting atomic.Pointer[chan struct{}]
+	names    []string // of the table and the marker in Redis
 
 	// Owned by the loop.
 	key      string

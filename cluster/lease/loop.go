@@ -194,6 +194,10 @@ func (l *loop) renew(keys []*keyState) {
 	q := l.q
 	commands := make([][]any, len(keys))
 	for i, k := range keys {
+		if !k.local.Load() {
+			arrived := make(chan struct{})
+			k.granting.Store(&arrived)
+		}
 		commands[i] = q.script.Command(k.names, k.set.args.sync(k.node.Begin(q.now(), 0)))
 	}
 	replies, errs := q.sync.RunAll(context.Background(), q.script, commands)
@@ -215,6 +219,9 @@ func (l *loop) renew(keys []*keyState) {
 			q.nodes.Store(int64(k.node.View().Nodes))
 		}
 		k.local.Store(k.node.Leased())
+		if arrived := k.granting.Swap(nil); arrived != nil {
+			close(*arrived)
+		}
 		k.view.Store(&view{View: k.node.View(), err: err})
 		k.look = min(k.node.Due(), now+max(k.set.cfg.Interval/4, minInterval))
 		if k.place >= 0 {

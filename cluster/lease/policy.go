@@ -78,7 +78,7 @@ func (q *Limit) local(key string, now time.Duration, n int64) (answer, spillway.
 // ask takes unleased tokens in Redis.
 func (q *Limit) ask(ctx context.Context, key string, now time.Duration, n int64) (answer, spillway.Ticket, error) {
 	k := q.key(key)
-	names := q.namesOf(k, key)
+	names, began := q.namesOf(k, key), q.now()
 	if k == nil {
 		k = q.late
 	}
@@ -104,11 +104,38 @@ func (q *Limit) ask(ctx context.Context, key string, now time.Duration, n int64)
 	if !t.learning { // a table that is still learning does not know all nodes
 		q.nodes.Store(int64(max(t.nodes, 1)))
 	}
-	if !t.taken {
-		k.dry.Store(true)
+	if t.taken {
+		return answer{decided: true, ok: true}, takenFromPool, nil
+	}
+	k.dry.Store(true)
+	a := q.granted(ctx, k, began, n)
+	if !a.decided {
+		a = answer{decided: true, wait: t.wait}
+	}
+	if !a.ok {
 		k.refused.Add(n)
 	}
-	return answer{decided: true, ok: t.taken, wait: t.wait}, takenFromPool, nil
+	return a, takenLocally, nil
+}
+
+// granted decides by a lease that this process got since it asked Redis for n tokens. Redis may have refused them only
+// because it had just leased them to this process. If that grant is on its way, granted waits for it until the request
+// has taken [Options.Timeout].
+func (q *Limit) granted(ctx context.Context, k *keyState, began time.Duration, n int64) answer {
+	if arrived := k.granting.Load(); arrived != nil && !k.local.Load() {
+		timer := time.NewTimer(q.conn.Timeout - (q.now() - began))
+		defer timer.Stop()
+		select {
+		case <-*arrived:
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+	if !k.local.Load() {
+		return answer{}
+	}
+	ok, wait, from := k.node.Bucket.Take(q.now(), n)
+	return answer{decided: from != machine.FromNone, ok: ok, wait: wait, from: from}
 }
 
 // alone decides without Redis and without a lease.
