@@ -5,6 +5,7 @@
 //	spillwayd -to http://127.0.0.1:9000                # listens on :8080
 //	spillwayd -config /etc/spillwayd/spillwayd.yaml    # everything else
 //	spillwayd -check /etc/spillwayd/spillwayd.yaml     # reads a file and says what is wrong with it
+//	spillwayd -licenses                                # prints the licenses of the works of others in it
 //
 // # How it learns
 //

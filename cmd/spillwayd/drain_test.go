@@ -28,7 +28,7 @@ const asSpillwayd = "SPILLWAYD_TEST_ARGS"
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(asSpillwayd); args != "" {
-		os.Exit(run(strings.Fields(args), os.Stderr))
+		os.Exit(run(strings.Fields(args), os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

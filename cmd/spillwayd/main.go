@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +16,10 @@ import (
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+//go:embed licenses.txt
+var licenses string // go run ./internal/release -notices
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // The exit codes.
 const (
@@ -24,8 +28,8 @@ const (
 	exitUsage
 )
 
-// run is main with the arguments, without the name of the program. Messages and the log go to out.
-func run(args []string, out io.Writer) int {
+// run is main with the arguments, without the name of the program. Messages and the log go to out, the licenses to answer.
+func run(args []string, answer, out io.Writer) int {
 	flags := flag.NewFlagSet("spillwayd", flag.ContinueOnError)
 	flags.SetOutput(out)
 	to := flags.String("to", "", "the backends, with commas between them, such as http://127.0.0.1:9000")
@@ -34,11 +38,19 @@ func run(args []string, out io.Writer) int {
 	dry := flags.Bool("dry-run", false, "with -to: count what would be refused, and refuse nothing")
 	file := flags.String("config", "", "the file with everything")
 	check := flags.String("check", "", "read a file, say what is wrong with it, and end")
+	license := flags.Bool("licenses", false, "print the licenses of the works of others in this program, and end")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
 		}
 		return exitUsage
+	}
+	if *license {
+		if _, err := io.WriteString(answer, licenses); err != nil {
+			fmt.Fprintln(out, "spillwayd:", err)
+			return exitFailed
+		}
+		return exitOK
 	}
 	conf, err := load(*to, *file, *check, flags.NArg())
 	if err != nil {

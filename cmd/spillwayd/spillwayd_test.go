@@ -524,9 +524,19 @@ func TestCommandLine(t *testing.T) {
 		"-to http://127.0.0.1:9 -listen 256.0.0.1:0": "listen[0]: ",
 	} {
 		var out bytes.Buffer
-		code := run(strings.Fields(args), &out)
+		code := run(strings.Fields(args), io.Discard, &out)
 		require.Equal(t, strings.HasPrefix(want, "is valid"), code == exitOK, "%s: %s", args, out.String())
 		require.Contains(t, out.String(), want, args)
+	}
+}
+
+// The licenses of others go to the standard output, and nothing goes to the log.
+func TestLicenses(t *testing.T) {
+	var answer, out bytes.Buffer
+	require.Equal(t, exitOK, run([]string{"-licenses"}, &answer, &out))
+	require.Empty(t, out.String())
+	for _, of := range []string{"The standard library of Go", "uplot", "github.com/prometheus/client_golang v1.", "Permission is hereby granted"} {
+		require.Contains(t, answer.String(), of)
 	}
 }
 

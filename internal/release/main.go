@@ -3,6 +3,7 @@
 //
 //	go run ./internal/release                    with a version of its own
 //	go run ./internal/release -version v0.1.0 -write   puts the version into the go.mod files, before the tags are made
+//	go run ./internal/release -notices           renews the licenses of others, for the sources and for spillwayd
 //
 // All modules have the same version and are tagged on one commit: v0.1.0, cluster/v0.1.0, cmd/spillwayd/v0.1.0 and so on. On that
 // commit they require each other by that version, and have no replace directives, which "go install" refuses.
@@ -25,17 +26,21 @@ const base = "github.com/spillway-go/spillway"
 func main() {
 	version := flag.String("version", "", "the `version`; without -write, one of the present time is enough")
 	write := flag.Bool("write", false, "write the version into the go.mod files of this tree, and end")
+	notices := flag.Bool("notices", false, "renew the files with the licenses of others, and end")
 	flag.Parse()
-	if err := run(*version, *write); err != nil {
+	if err := run(*version, *write, *notices); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version string, write bool) error {
+func run(version string, write, notices bool) error {
 	t, err := open(".")
 	if err != nil {
 		return err
+	}
+	if notices {
+		return t.writeNotices()
 	}
 	if write {
 		if version == "" {
