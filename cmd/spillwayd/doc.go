@@ -54,11 +54,21 @@
 //	  eject: {failureRate: 0.5, consecutive: 10, openFor: 5s, share: 0.5}           # by answers; with several backends
 //	  retry: {attempts: 2, backoff: 25ms, tokens: 10}                               # bodyless idempotent requests; without it, none
 //	shedder: {slo: 0s, cpuThreshold: 0.9, minLimit: 0, maxLimit: 0, maxQueue: 0, maxWait: 250ms, fairRoutes: false, disabled: false}
+//	redis:                           # for limits that several processes share; without it, none
+//	  url: redis://user@redis:6379/0 # rediss for TLS, unix:///path for a socket; of one server, or of one in a cluster
+//	  passwordFile: ""               # read for each connection, so that it can change
+//	  ca: ""                         # PEM file with the authorities of Redis; "" for those of the system
+//	  cluster: false                 # a Redis Cluster; further servers in the URL: ?addr=host:6379&addr=host:6379
+//	  prefix: spillwayd              # of all keys; services that share a Redis need one each
+//	  nodes: 3                       # processes that share the limits; required
+//	  timeout: 100ms                 # the longest wait of a request for Redis
+//	  fallback: divide               # while Redis does not answer. divide: each process has its part of the limits; allow; refuse
 //	trusted: [10.0.0.0/8]            # proxies in front: their X-Forwarded-For, -Proto, -Host and priorities count
 //	client:
 //	  key: none                      # who a request belongs to: none, ip, or header
 //	  header: X-Tenant               # for key: header; a request without it belongs to its address
 //	  maxConcurrent: 0               # requests in flight per client
+//	  rateLimitHeaders: false        # tell clients what they have left of rates and quotas: RateLimit, RateLimit-Policy
 //	priority:
 //	  header: Spillway-Priority      # from trusted peers
 //	  lowerFirst: false              # low numbers are important
@@ -69,7 +79,9 @@
 //	    name: payments               # in metrics and rules; the default is the match
 //	    priority: critical           # instead of the priority of the request
 //	    deadline: 2s                 # the request ends then; clients may ask for less
-//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, per: client}   # per: client, all or backend (that is up); maxWait: wait for a turn
+//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, per: client, shared: false}   # per: client, all or backend (that is up);
+//	                                 # maxWait: wait for a turn; shared: by all processes, through redis
+//	    quotas: [{limit: 10000, every: day, zone: UTC, per: client, shared: true}]   # every: minute, hour, day or month; per: client, all
 //	    concurrency: {limit: 20, per: all}
 //	    maxBody: 1MiB
 //	    exempt: false                # passes by the gate, and is only counted
@@ -80,8 +92,8 @@
 //	                                 # $STATE_DIRECTORY, or in the user's folder for caches
 //	rules: ""                        # another file for the numbers, in the form of package rules; "" for this file
 //
-// The numbers of shedder and of the rate and concurrency of routes change while spillwayd runs, within a second after the file changes. A bad file
-// changes nothing. All other fields need a restart; a file that changes them is refused, and the log says which.
+// The numbers of shedder and of the rate, quotas and concurrency of routes change while spillwayd runs, within a second after the
+// file changes. A bad file changes nothing. All other fields need a restart; a file that changes them is refused, and the log says which.
 //
 // # Signals
 //

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv(asSpillwayd); args != "" {
 		os.Exit(run(strings.Fields(args), os.Stdout, os.Stderr))
 	}
+	redis.SetLogger(quiet{})
 	os.Exit(m.Run())
 }
 

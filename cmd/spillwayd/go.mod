@@ -4,7 +4,9 @@ go 1.25.0
 
 require (
 	github.com/prometheus/client_golang v1.24.1
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/spillway-go/spillway v0.0.0
+	github.com/spillway-go/spillway/cluster v0.0.0
 	github.com/spillway-go/spillway/rules/yaml v0.0.0
 	github.com/spillway-go/spillway/telemetry/prom v0.0.0
 	github.com/stretchr/testify v1.12.1
@@ -25,6 +27,7 @@ require (
 	github.com/tklauser/go-sysconf v0.3.12 // indirect
 	github.com/tklauser/numcpus v0.6.1 // indirect
 	github.com/yusufpapurcu/wmi v1.2.4 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
@@ -32,6 +35,8 @@ require (
 )
 
 replace github.com/spillway-go/spillway => ../../
+
+replace github.com/spillway-go/spillway/cluster => ../../cluster
 
 replace github.com/spillway-go/spillway/rules/yaml => ../../rules/yaml
 

@@ -12,6 +12,9 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // for quotas, in containers without zones
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
 )
@@ -69,6 +72,7 @@ func run(args []string, answer, out io.Writer) int {
 		conf.Listen[0].Address, conf.Admin.Address, conf.DryRun = *listen, *admin, *dry
 	}
 	logger := slog.New(slog.NewJSONHandler(out, nil))
+	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
@@ -78,6 +82,12 @@ func run(args []string, answer, out io.Writer) int {
 	}
 	return exitOK
 }
+
+// A quiet takes the lines that the client of Redis writes. The log says itself when Redis does not answer.
+type quiet struct{}
+
+// Printf drops a line.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // load returns what the flags ask for: exactly one of them must be set.
 func load(to, file, check string, extra int) (*config.Config, error) {

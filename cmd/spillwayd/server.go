@@ -161,7 +161,7 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 
 // run answers requests until ctx ends, and then drains.
 func (s *server) run(ctx context.Context) error {
-	defer s.close()
+	defer s.close() //nolint:contextcheck // ctx has ended
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup

@@ -16,6 +16,7 @@ type Config struct {
 	Admin    Admin          `conf:"admin"`
 	Backend  Backend        `conf:"backend"`
 	Shedder  Shedder        `conf:"shedder"`
+	Redis    *Redis         `conf:"redis"`
 	Trusted  []netip.Prefix `conf:"trusted"`
 	Client   Client         `conf:"client"`
 	Priority Priority       `conf:"priority"`
@@ -107,11 +108,31 @@ type Shedder struct {
 	Disabled     bool          `conf:"disabled"`
 }
 
+// Redis is where processes share limits.
+type Redis struct {
+	URL          string        `conf:"url"`
+	PasswordFile string        `conf:"passwordFile"`
+	CA           string        `conf:"ca"`
+	Cluster      bool          `conf:"cluster"`
+	Prefix       string        `conf:"prefix"`
+	Nodes        int           `conf:"nodes"`
+	Timeout      time.Duration `conf:"timeout"`
+	Fallback     string        `conf:"fallback"`
+}
+
+// The values of Redis.Fallback.
+const (
+	FallbackDivide = "divide"
+	FallbackAllow  = "allow"
+	FallbackRefuse = "refuse"
+)
+
 // Client says who a request belongs to.
 type Client struct {
-	Key           string `conf:"key"`
-	Header        string `conf:"header"`
-	MaxConcurrent int    `conf:"maxConcurrent"`
+	Key              string `conf:"key"`
+	Header           string `conf:"header"`
+	MaxConcurrent    int    `conf:"maxConcurrent"`
+	RateLimitHeaders bool   `conf:"rateLimitHeaders"`
 }
 
 // Priority says which priorities of clients count.
@@ -128,6 +149,7 @@ type Route struct {
 	Priority    *spillway.Priority `conf:"priority"`
 	Deadline    time.Duration      `conf:"deadline"`
 	Rate        *Rate              `conf:"rate"`
+	Quotas      []Quota            `conf:"quotas"`
 	Concurrency *Concurrency       `conf:"concurrency"`
 	MaxBody     Size               `conf:"maxBody"`
 	Exempt      bool               `conf:"exempt"`
@@ -139,6 +161,7 @@ type Rate struct {
 	Burst   int           `conf:"burst"`
 	MaxWait time.Duration `conf:"maxWait"`
 	Per     string        `conf:"per"`
+	Shared  bool          `conf:"shared"`
 }
 
 // Rule returns the rule with the given name: a bucket, or a shaper if requests may wait.
@@ -166,6 +189,29 @@ func Scale(rule limiter.Rule, n int) limiter.Rule {
 
 // Tunable reports whether the numbers can change while spillwayd runs: all but those of clients whose requests may wait.
 func (r *Rate) Tunable() bool { return r.MaxWait == 0 || r.Per != PerClient }
+
+// Quota limits the requests of a route in each period of a calendar.
+type Quota struct {
+	Limit  int    `conf:"limit"`
+	Every  string `conf:"every"`
+	Zone   string `conf:"zone"`
+	Per    string `conf:"per"`
+	Shared bool   `conf:"shared"`
+}
+
+// Rule returns the rule of a valid Quota with the given name.
+func (q *Quota) Rule(name string) limiter.FixedWindow {
+	zone, err := time.LoadLocation(q.Zone)
+	if err != nil {
+		zone = time.UTC
+	}
+	return limiter.FixedWindow{Name: name, Limit: q.Limit, Calendar: calendars[q.Every], Location: zone}
+}
+
+// calendars are the values of Quota.Every.
+var calendars = map[string]limiter.Calendar{
+	"minute": limiter.EveryMinute, "hour": limiter.EveryHour, "day": limiter.EveryDay, "month": limiter.EveryMonth,
+}
 
 // Concurrency limits the requests of a route that run at once.
 type Concurrency struct {

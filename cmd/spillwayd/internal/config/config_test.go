@@ -90,10 +90,26 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		backend + "routes: [{match: /a, priority: high}]":       `routes[0].priority: `,
 		backend + "routes: [{match: /a, rate: {rate: fast}}]":   `routes[0].rate.rate: `,
 		backend + "routes: [{match: /a, rate: {rate: 1/s}}]":    `routes[0].rate.per: client needs client.key to be ip or header, which is none`,
-		backend + "routes: [{match: /a, rate: {rate: 1/s, per: all}, limit: 3}]":                  `routes[0].limit: there is no such field; routes[0] has match`,
-		backend + "routes: [{match: /a, concurrency: {limit: 0}}]":                                `routes[0].concurrency.limit: must be at least 1, got 0`,
-		backend + "dryRun: true\nshedder: {maxQueue: 5}":                                          `shedder.maxQueue: must be 0 in a dry run`,
-		backend + "dryRun: true\nroutes: [{match: /a, rate: {rate: 1/s, per: all, maxWait: 1s}}]": `routes[0].rate.maxWait: must be 0s in a dry run`,
+		backend + "routes: [{match: /a, rate: {rate: 1/s, per: all}, limit: 3}]":                                                       `routes[0].limit: there is no such field; routes[0] has match`,
+		backend + "routes: [{match: /a, concurrency: {limit: 0}}]":                                                                     `routes[0].concurrency.limit: must be at least 1, got 0`,
+		backend + "dryRun: true\nshedder: {maxQueue: 5}":                                                                               `shedder.maxQueue: must be 0 in a dry run`,
+		backend + "dryRun: true\nroutes: [{match: /a, rate: {rate: 1/s, per: all, maxWait: 1s}}]":                                      `routes[0].rate.maxWait: must be 0s in a dry run`,
+		backend + "redis: {url: localhost}":                                                                                            `redis.url: must be an URL such as`,
+		backend + "redis: {url: 'redis://:secret@[bad', nodes: 1}":                                                                     `redis.url: must be an URL such as`,
+		backend + "redis: {url: 'redis://a'}":                                                                                          `redis.nodes: must be the number of processes that share the limits, 1 to 65536, got 0`,
+		backend + "redis: {url: 'redis://a', nodes: 1, ca: a.pem}":                                                                     `redis.ca: needs an URL with rediss, got "redis"`,
+		backend + "redis: {url: 'redis://a', nodes: 1, timeout: 2m}":                                                                   `redis.timeout: must be 1ms to 1m, got 2m0s`,
+		backend + "redis: {url: 'redis://a', nodes: 1, prefix: '{a}'}":                                                                 `redis.prefix: must have no braces, got "{a}"`,
+		backend + "redis: {url: 'redis://a', nodes: 1, fallback: hold}":                                                                `redis.fallback: must be one of divide, allow, refuse, got "hold"`,
+		backend + "routes: [{match: /a, rate: {rate: 1/s, per: all, shared: true}}]":                                                   `routes[0].rate.shared: needs redis.url`,
+		backend + "routes: [{match: /a, quotas: [{limit: 1, every: day, per: all, shared: true}]}]":                                    `routes[0].quotas[0].shared: needs redis.url`,
+		backend + "redis: {url: 'redis://a', nodes: 1}\nroutes: [{match: /a, rate: {rate: 1/s, per: backend, shared: true}}]":          `routes[0].rate.shared: must be false with maxWait or per: backend`,
+		backend + "redis: {url: 'redis://a', nodes: 1}\nroutes: [{match: /a, rate: {rate: 1/s, per: all, shared: true, maxWait: 1s}}]": `routes[0].rate.shared: must be false with maxWait or per: backend`,
+		backend + "routes: [{match: /a, quotas: [{limit: 1, every: week, per: all}]}]":                                                 `routes[0].quotas[0].every: must be one of minute, hour, day, month, got "week"`,
+		backend + "routes: [{match: /a, quotas: [{limit: 0, every: day, per: all}]}]":                                                  `routes[0].quotas[0]: `,
+		backend + "routes: [{match: /a, quotas: [{limit: 1, every: day, zone: Mars, per: all}]}]":                                      `routes[0].quotas[0].zone: must be a time zone such as Europe/Berlin, got "Mars"`,
+		backend + "routes: [{match: /a, quotas: [{limit: 1, every: day}]}]":                                                            `routes[0].quotas[0].per: client needs client.key`,
+		backend + "routes: [{match: /a, quotas: [{limit: 1, every: day, per: all}, {limit: 2, every: day, per: all}]}]":                `routes[0].quotas[1]: there must be one quota for each every and per, got a second for "day" and "all"`,
 		backend + backend:  `duplicate key "backend"`,
 		backend + "drain:": `drain: must not be empty`,
 	} {
@@ -104,14 +120,15 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 
 func TestNumbersFollowTheFile(t *testing.T) {
 	const file = "backend: {urls: [http://a:1]}\nshedder: {slo: 250ms}\n" +
-		"routes: [{match: /a, name: a, rate: {rate: 10/s, per: all}, concurrency: {limit: 3}}]\n"
+		"routes: [{match: /a, name: a, rate: {rate: 10/s, per: all}, concurrency: {limit: 3}, quotas: [{limit: 50, every: day, per: all}]}]\n"
 	c, err := Parse([]byte(file))
 	require.NoError(t, err)
 	shed := spillway.Must(shedder.New(&shedder.Options{SLO: c.Shedder.SLO}))
 	rate := spillway.Must(limiter.New(limiter.Bucket{Rate: c.Routes[0].Rate.Rate}))
 	places := spillway.Must(limiter.New(limiter.Concurrency{Limit: 3}))
+	day := spillway.Must(limiter.New(c.Routes[0].Quotas[0].Rule("day")))
 	set, err := rules.New(map[string]rules.Target{
-		ShedderTarget: rules.Of(shed), RateTarget("a"): rules.Of(rate), ConcurrencyTarget("a"): rules.Of(places),
+		ShedderTarget: rules.Of(shed), RateTarget("a"): rules.Of(rate), "a.all.day": rules.Of(day), ConcurrencyTarget("a"): rules.Of(places),
 	})
 	require.NoError(t, err)
 	follow := c.Follow()
@@ -124,9 +141,10 @@ func TestNumbersFollowTheFile(t *testing.T) {
 	}
 	require.NoError(t, apply(file))
 	require.Equal(t, 250*time.Millisecond, shed.Options().SLO)
-	require.NoError(t, apply(strings.NewReplacer("250ms", "100ms", "10/s", "20/s", "limit: 3", "limit: 7").Replace(file)))
+	require.NoError(t, apply(strings.NewReplacer("250ms", "100ms", "10/s", "20/s", "limit: 3", "limit: 7", "limit: 50", "limit: 70").Replace(file)))
 	require.Equal(t, 100*time.Millisecond, shed.Options().SLO)
 	require.Equal(t, limiter.Bucket{Rate: limiter.Per(20, time.Second), Burst: 20, Name: "token bucket"}, rate.Rule())
+	require.Equal(t, limiter.FixedWindow{Limit: 70, Calendar: limiter.EveryDay, Location: time.UTC, Name: "day"}, day.Rule())
 	require.Equal(t, 7, places.Rule().(limiter.Concurrency).Limit)
 
 	for change, want := range map[string]string{
@@ -135,6 +153,7 @@ func TestNumbersFollowTheFile(t *testing.T) {
 		"per: all>per: all, burst: -1":       "routes[0].rate.burst: must be",
 		", concurrency: {limit: 3}>":         "routes[0].concurrency: a change needs a restart",
 		"slo: 250ms>slo: 250ms, maxQueue: 3": "MaxQueue",
+		"every: day>every: hour":             "routes[0].quotas[0].every: a change needs a restart",
 	} {
 		from, to, _ := strings.Cut(change, ">")
 		require.Contains(t, file, from)

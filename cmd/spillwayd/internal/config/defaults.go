@@ -32,9 +32,18 @@ func (c *Config) setDefaults() {
 		if r.Rate != nil {
 			r.Rate.Per = cmp.Or(r.Rate.Per, PerClient)
 		}
+		for j := range r.Quotas {
+			r.Quotas[j].Per = cmp.Or(r.Quotas[j].Per, PerClient)
+			r.Quotas[j].Zone = cmp.Or(r.Quotas[j].Zone, "UTC")
+		}
 		if r.Concurrency != nil {
 			r.Concurrency.Per = cmp.Or(r.Concurrency.Per, PerAll)
 		}
+	}
+	if r := c.Redis; r != nil {
+		r.Prefix = cmp.Or(r.Prefix, "spillwayd")
+		r.Timeout = cmp.Or(r.Timeout, 100*time.Millisecond)
+		r.Fallback = cmp.Or(r.Fallback, FallbackDivide)
 	}
 	c.State = cmp.Or(c.State, "auto")
 	c.Log.Access = cmp.Or(c.Log.Access, "off")

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
-// ShedderTarget is the name of the shedder as a target of package rules. Routes have up to two further targets.
+// ShedderTarget is the name of the shedder as a target of package rules. Routes have further targets for their limits.
 const ShedderTarget = "shedder"
 
 // RateTarget returns the name of the target, and of the policy, for the rate of a route.
@@ -14,6 +15,9 @@ func RateTarget(route string) string { return route + ".rate" }
 
 // ConcurrencyTarget returns the name for the concurrency of a route.
 func ConcurrencyTarget(route string) string { return route + ".concurrency" }
+
+// QuotaTarget returns the name for a quota of a route.
+func QuotaTarget(route string, q *Quota) string { return route + "." + q.Per + "." + q.Every }
 
 // Document returns the numbers of c as a document of package rules. Every number is in it, so that a field that the file
 // omits has its default.
@@ -33,6 +37,9 @@ func (c *Config) Document() ([]byte, error) {
 				numbers = map[string]any{"Rate": l.Rate, "Slack": l.Burst, "MaxWait": l.MaxWait.String()}
 			}
 			targets[RateTarget(r.Name)] = numbers
+		}
+		for j := range r.Quotas {
+			targets[QuotaTarget(r.Name, &r.Quotas[j])] = map[string]any{"Limit": r.Quotas[j].Limit}
 		}
 		if r.Concurrency != nil {
 			targets[ConcurrencyTarget(r.Name)] = map[string]any{"Limit": r.Concurrency.Limit}
@@ -64,7 +71,11 @@ func (c *Config) structure() Config {
 	out.Routes = make([]Route, len(c.Routes))
 	for i, r := range c.Routes {
 		if l := r.Rate; l != nil && l.Tunable() {
-			r.Rate = &Rate{Per: l.Per, MaxWait: min(l.MaxWait, 1)} // whether requests wait is no number
+			r.Rate = &Rate{Per: l.Per, Shared: l.Shared, MaxWait: min(l.MaxWait, 1)} // whether requests wait is no number
+		}
+		r.Quotas = slices.Clone(r.Quotas)
+		for j := range r.Quotas {
+			r.Quotas[j].Limit = 0
 		}
 		if r.Concurrency != nil {
 			r.Concurrency = &Concurrency{Per: r.Concurrency.Per}

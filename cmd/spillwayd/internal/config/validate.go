@@ -20,6 +20,7 @@ const MaxBackends = 256
 const (
 	maxRoutes = 500
 	maxName   = 40 // of a route; "." and the kind of its limit follow
+	maxNodes  = 1 << 16
 )
 
 // validate returns an error that names the invalid field and its value.
@@ -33,6 +34,9 @@ func (c *Config) validate() error {
 		return err
 	}
 	if err := c.Backend.validate(); err != nil {
+		return err
+	}
+	if err := c.Redis.validate(); err != nil {
 		return err
 	}
 	if err := prefixes("trusted", c.Trusted); err != nil {
@@ -169,6 +173,18 @@ func (c *Config) validateLimits(r *Route, path string) error {
 			return err
 		}
 	}
+	seen := map[string]bool{}
+	for i := range r.Quotas {
+		q, at := &r.Quotas[i], fmt.Sprintf("%s.quotas[%d]", path, i)
+		if err := c.validateQuota(q, at); err != nil {
+			return err
+		}
+		name := QuotaTarget("", q)
+		if seen[name] {
+			return fmt.Errorf("%s: there must be one quota for each every and per, got a second for %q and %q", at, q.Every, q.Per)
+		}
+		seen[name] = true
+	}
 	if l := r.Concurrency; l != nil {
 		if l.Limit < 1 {
 			return fmt.Errorf("%s.concurrency.limit: must be at least 1, got %d", path, l.Limit)
@@ -185,6 +201,12 @@ func (c *Config) validateRate(l *Rate, path string) error {
 	if c.DryRun && l.MaxWait > 0 {
 		return fmt.Errorf("%s.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
 	}
+	if err := c.shared(path, l.Shared); err != nil {
+		return err
+	}
+	if l.Shared && (l.MaxWait > 0 || l.Per == PerBackend) {
+		return fmt.Errorf("%s.shared: must be false with maxWait or per: backend, got true", path)
+	}
 	if l.Per != PerBackend {
 		return c.per(path+".per", l.Per, PerBackend)
 	}
@@ -192,6 +214,51 @@ func (c *Config) validateRate(l *Rate, path string) error {
 		return fmt.Errorf("%s, for all %d backends: %w", path, len(c.Backend.URLs), err)
 	}
 	return nil
+}
+
+func (c *Config) validateQuota(q *Quota, path string) error {
+	if err := oneOf(path+".every", q.Every, "minute", "hour", "day", "month"); err != nil {
+		return err
+	}
+	if _, err := time.LoadLocation(q.Zone); err != nil || q.Zone == "Local" {
+		return fmt.Errorf("%s.zone: must be a time zone such as Europe/Berlin, got %q", path, q.Zone)
+	}
+	if _, err := limiter.New(q.Rule("")); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := c.shared(path, q.Shared); err != nil {
+		return err
+	}
+	return c.per(path+".per", q.Per)
+}
+
+// shared checks a field shared.
+func (c *Config) shared(path string, shared bool) error {
+	if shared && c.Redis == nil {
+		return fmt.Errorf("%s.shared: needs redis.url, which is not set", path)
+	}
+	return nil
+}
+
+// validate checks what does not need a connection. The error does not hold the URL, which may have a password.
+func (r *Redis) validate() error {
+	if r == nil {
+		return nil
+	}
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) || r.Cluster && u.Scheme == "unix":
+		return errors.New("redis.url: must be an URL such as redis://user@host:6379/0, with rediss for TLS, or unix:///path of one server")
+	case r.CA != "" && u.Scheme != "rediss":
+		return fmt.Errorf("redis.ca: needs an URL with rediss, got %q", u.Scheme)
+	case r.Prefix == "" || strings.ContainsAny(r.Prefix, "{}"):
+		return fmt.Errorf("redis.prefix: must have no braces, got %q", r.Prefix)
+	case r.Nodes < 1 || r.Nodes > maxNodes:
+		return fmt.Errorf("redis.nodes: must be the number of processes that share the limits, 1 to %d, got %d", maxNodes, r.Nodes)
+	case r.Timeout < time.Millisecond || r.Timeout > time.Minute:
+		return fmt.Errorf("redis.timeout: must be 1ms to 1m, got %v", r.Timeout)
+	}
+	return oneOf("redis.fallback", r.Fallback, FallbackDivide, FallbackAllow, FallbackRefuse)
 }
 
 // per checks a field per.

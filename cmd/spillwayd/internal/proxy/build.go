@@ -21,6 +21,8 @@ type builder struct {
 	late    *deadline.Policy
 	reverse http.Handler
 	targets map[string]rules.Target
+
+	promised []httpgate.QuotaFunc // limits of each client on the route that is being built
 }
 
 func newBuilder(p *Proxy) (*builder, error) {
@@ -75,16 +77,20 @@ func (b *builder) trial(p spillway.Policy) spillway.Policy {
 	return p
 }
 
-// route makes a route: rates first, then places, the deadline, and the shedder.
+// route makes a route: rates and quotas first, then places, the deadline, and the shedder.
 func (b *builder) route(r *config.Route) (*route, error) {
 	policies := append([]spillway.Policy(nil), b.shared...)
+	b.promised = nil
 	if l := r.Rate; l != nil {
-		name := config.RateTarget(r.Name)
-		build := b.limit
-		if !l.Tunable() {
-			build = b.shaper
+		p, err := b.rate(l, config.RateTarget(r.Name))
+		if err != nil {
+			return nil, err
 		}
-		p, err := build(l.Rule(name), name, l.Per)
+		policies = append(policies, p)
+	}
+	for i := range r.Quotas {
+		q := &r.Quotas[i]
+		p, err := b.quota(q, config.QuotaTarget(r.Name, q))
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +109,16 @@ func (b *builder) route(r *config.Route) (*route, error) {
 	}
 	policies = append(policies, b.trial(b.p.shed))
 	exempt := r.Exempt
-	gate, err := httpgate.New(spillway.New(policies...), &httpgate.Options{
+	o := &httpgate.Options{
 		Request: b.request(r),
 		Exempt:  func(*http.Request) bool { return exempt },
 		Outcome: outcome,
 		Refuse:  b.p.log.refuse,
-	})
+	}
+	if b.p.conf.Client.RateLimitHeaders && len(b.promised) > 0 {
+		o.RateLimit = &httpgate.RateLimit{Limits: b.promised}
+	}
+	gate, err := httpgate.New(spillway.New(policies...), o)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +129,46 @@ func (b *builder) route(r *config.Route) (*route, error) {
 	return &route{name: r.Name, maxBody: int64(most), gate: gate, handler: gate.Handler(b.reverse)}, nil
 }
 
+// rate makes the limit for the rate of a route.
+func (b *builder) rate(l *config.Rate, name string) (spillway.Policy, error) {
+	rule := l.Rule(name)
+	switch {
+	case !l.Tunable():
+		return b.shaper(rule, name)
+	case !l.Shared:
+		return b.limit(rule, name, l.Per)
+	}
+	limit, err := b.p.limits.Rate(limiter.Bucket{Name: name, Rate: l.Rate, Burst: l.Burst}, l.Per == config.PerClient)
+	if err != nil {
+		return nil, err
+	}
+	b.targets[name] = rules.Of(limit)
+	b.promise(l.Per, limit.Quota)
+	return b.trial(limit), nil
+}
+
+// quota makes a limit for a period of the calendar.
+func (b *builder) quota(q *config.Quota, name string) (spillway.Policy, error) {
+	rule := q.Rule(name)
+	if !q.Shared {
+		return b.limit(rule, name, q.Per)
+	}
+	limit, err := b.p.limits.Quota(rule, q.Per == config.PerClient)
+	if err != nil {
+		return nil, err
+	}
+	b.targets[name] = rules.Of(limit)
+	b.promise(q.Per, limit.Quota)
+	return b.trial(limit), nil
+}
+
+// promise notes a limit of each client, to tell it what is left. What all clients together have left is no promise to one.
+func (b *builder) promise(per string, quota httpgate.QuotaFunc) {
+	if per == config.PerClient {
+		b.promised = append(b.promised, quota)
+	}
+}
+
 // limit makes a limit of a route for each client, for each backend or for all, and a target of the rules.
 func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, error) {
 	if per == config.PerClient {
@@ -127,6 +177,9 @@ func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, e
 			return nil, err
 		}
 		b.targets[name] = rules.Of(keyed)
+		if _, places := rule.(limiter.Concurrency); !places {
+			b.promise(per, keyed.Quota)
+		}
 		return b.trial(keyed), nil
 	}
 	if per == config.PerBackend {
@@ -146,7 +199,7 @@ func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, e
 }
 
 // shaper makes a limit for each client in which its requests wait.
-func (b *builder) shaper(rule limiter.Rule, name, _ string) (spillway.Policy, error) {
+func (b *builder) shaper(rule limiter.Rule, name string) (spillway.Policy, error) {
 	return limiter.NewRegistry(&limiter.RegistryOptions{
 		Name: name, New: func(string) (limiter.Member, error) { return limiter.New(rule) },
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/shared"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/upstream"
 	"github.com/spillway-go/spillway/middleware/httpgate"
 	"github.com/spillway-go/spillway/rules"
@@ -26,6 +27,7 @@ import (
 type Proxy struct {
 	conf     *config.Config
 	pool     *upstream.Pool
+	limits   *shared.Limits // nil without Redis
 	shed     *shedder.Shedder
 	patterns *http.ServeMux    // nil if there are no routes
 	routes   map[string]*route // by pattern
@@ -51,8 +53,14 @@ func New(c *config.Config, logger *slog.Logger) (*Proxy, error) {
 		grpc: strings.HasPrefix(c.Backend.URLs[0], "h2c:") || strings.HasPrefix(c.Backend.URLs[0], "https:"),
 		log:  accessLog{logger: logger, all: c.Log.Access == "on", perSecond: int64(c.Log.Refusals)},
 	}
-	if err := p.build(); err != nil {
-		pool.Close()
+	if c.Redis != nil {
+		p.limits, err = shared.New(c.Redis, logger)
+	}
+	if err == nil {
+		err = p.build()
+	}
+	if err != nil {
+		p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -228,8 +236,13 @@ func (p *Proxy) Sources() map[string]stats.Source {
 	return sources
 }
 
-// Close ends the goroutines and closes idle connections to the backends.
-func (p *Proxy) Close() error { return p.pool.Close() }
+// Close ends the goroutines, gives back what was taken from shared limits, and closes idle connections to the backends.
+func (p *Proxy) Close() error {
+	if p.limits != nil {
+		p.limits.Close()
+	}
+	return p.pool.Close()
+}
 
 // A route is a kind of request.
 type route struct {
