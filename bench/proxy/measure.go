@@ -18,7 +18,8 @@ import (
 
 const (
 	connections = 32
-	rounds      = 5
+	rounds      = 20
+	warmUp      = 5000 // requests of each proxy that do not count: its start, its connections and its first collections of garbage
 )
 
 // measureCost fills in the figures of the cost.
@@ -34,33 +35,63 @@ func (r *report) measureCost(daemon, dir string, requests int) error {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	starts := []func() (*child, error){
-		func() (*child, error) { return spawnSelf("plain", backend.url) },
-		func() (*child, error) {
-			return spawn(daemon, "-to", backend.url, "-listen", "127.0.0.1:0", "-admin", "off")
-		},
-		func() (*child, error) { return spawn(daemon, "-config", file) },
+	plain, err := spawnSelf("plain", backend.url)
+	if err != nil {
+		return err
 	}
-	got := make([][]float64, len(starts))
-	for range rounds { // in turns, because the machine is not equally fast all the time
-		for i, start := range starts {
-			proxy, err := start()
+	defer plain.end()
+	admitting, err := spawn(daemon, "-to", backend.url, "-listen", "127.0.0.1:0", "-admin", "off")
+	if err != nil {
+		return err
+	}
+	defer admitting.end()
+	refusing, err := spawn(daemon, "-config", file)
+	if err != nil {
+		return err
+	}
+	defer refusing.end()
+	var (
+		proxies = [...]*child{plain, admitting, refusing}
+		cost    [len(proxies)][]float64
+		ratio   [len(proxies)][]float64 // to the plain proxy of the same round
+	)
+	for round := range rounds + 1 { // in turns, because the machine is not equally fast all the time
+		n := requests / rounds
+		if round == 0 {
+			n = warmUp
+		}
+		for i, proxy := range proxies {
+			used, err := proxy.costOf(n)
 			if err != nil {
 				return err
 			}
-			failed := closedLoop(proxy.url, requests/rounds)
-			got[i] = append(got[i], float64(proxy.end().Microseconds())/float64(requests/rounds))
-			if failed > 0 {
-				return fmt.Errorf("%d of %d requests got no answer", failed, requests/rounds)
+			if round > 0 {
+				cost[i] = append(cost[i], used)
+				ratio[i] = append(ratio[i], used/cost[0][round-1])
 			}
 		}
 	}
-	for i, to := range []*float64{&r.PlainCPU, &r.ProxyCPU, &r.RefusalCPU} {
-		slices.Sort(got[i])
-		*to = got[i][rounds/2]
-	}
-	r.ProxyRatio, r.RefusalRatio = r.ProxyCPU/r.PlainCPU, r.RefusalCPU/r.ProxyCPU
+	r.PlainCPU, r.ProxyCPU, r.RefusalCPU = median(cost[0]), median(cost[1]), median(cost[2])
+	r.ProxyRatio, r.RefusalRatio = median(ratio[1]), median(ratio[2])/median(ratio[1])
 	return nil
+}
+
+// costOf sends n requests to the proxy c and returns the CPU time of a request in µs.
+func (c *child) costOf(n int) (float64, error) {
+	before, err := c.cpu()
+	if err != nil {
+		return 0, err
+	}
+	if failed := closedLoop(c.url, n); failed > 0 {
+		return 0, fmt.Errorf("%d of %d requests got no answer", failed, n)
+	}
+	after, err := c.cpu()
+	return float64((after - before).Nanoseconds()) / 1000 / float64(n), err
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 // closedLoop sends requests over all connections and returns how many got no answer.

@@ -48,7 +48,10 @@ server.serve_forever()
 
 // play serves as a child process until SIGTERM.
 func play(role string, args []string) {
-	var h http.Handler
+	var (
+		h      http.Handler
+		server http.Server
+	)
 	switch role {
 	case "fast":
 		answer := []byte(strings.Repeat("x", 1024))
@@ -68,21 +71,33 @@ func play(role string, args []string) {
 			_, _ = io.WriteString(w, "ok")
 		})
 	case "plain":
-		to, err := url.Parse(args[0])
-		if err != nil {
-			panic(err)
-		}
-		proxy := httputil.NewSingleHostReverseProxy(to) //nolint:gosec // the backend of this measurement
-		proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, IdleConnTimeout: 90 * time.Second}
-		proxy.BufferPool = new(buffers)
-		h = proxy
+		h = plainProxy(args[0])
+		server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = 5*time.Second, 75*time.Second, 32<<10
 	}
+	server.Handler = h
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	fmt.Printf("listening on http://%s\n", l.Addr())
-	panic(http.Serve(l, h)) //nolint:gosec // on the loopback, until it is killed
+	panic(server.Serve(l))
+}
+
+// plainProxy returns a proxy that does nothing but what any proxy must, with the transport of spillwayd.
+func plainProxy(backend string) http.Handler {
+	to, err := url.Parse(backend)
+	if err != nil {
+		panic(err)
+	}
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+			r.SetXForwarded()
+		},
+		Transport:  &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, IdleConnTimeout: 90 * time.Second},
+		BufferPool: new(buffers),
+	}
 }
 
 // hash does n pieces of work.
@@ -160,12 +175,11 @@ func spawnSelf(role string, args ...string) (*child, error) {
 	return spawn(self, append([]string{"role", role}, args...)...)
 }
 
-// end ends the process and returns the CPU time that it has used.
-func (c *child) end() time.Duration {
+// end ends the process.
+func (c *child) end() {
 	if c == nil {
-		return 0
+		return
 	}
 	_ = c.cmd.Process.Signal(c.signal())
 	_ = c.cmd.Wait()
-	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }

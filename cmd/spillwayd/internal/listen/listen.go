@@ -31,6 +31,7 @@ type Options struct {
 type Listener struct {
 	net.Listener
 	o       Options
+	began   time.Time
 	rate    limiter.Limiter // nil is no limit
 	seats   chan struct{}   // nil is no limit
 	ready   chan net.Conn
@@ -56,7 +57,7 @@ type Counts struct {
 
 // New returns a Listener in front of inner, which it owns from now on. The error names the invalid field.
 func New(inner net.Listener, o Options) (*Listener, error) {
-	l := &Listener{Listener: inner, o: o, ready: make(chan net.Conn)}
+	l := &Listener{Listener: inner, o: o, began: time.Now(), ready: make(chan net.Conn)}
 	if o.AcceptRate != (limiter.Rate{}) {
 		var err error
 		if l.rate, err = limiter.New(limiter.Bucket{Rate: o.AcceptRate}); err != nil {
@@ -254,6 +255,8 @@ type conn struct {
 	client netip.Prefix
 	closed atomic.Bool
 	free   atomic.Bool // it has no WriteTimeout any more
+	// renewed is when the deadline of writes was set for the WriteTimeout, in ns of the life of l. It is 0 if another one may hold.
+	renewed atomic.Int64
 }
 
 // Release takes the WriteTimeout from c, which may be a connection of TLS around one that Accept returned.
@@ -263,16 +266,33 @@ func Release(c net.Conn) {
 	}
 	if c, ok := c.(*conn); ok {
 		c.free.Store(true)
-		_ = c.Conn.SetWriteDeadline(time.Time{})
+		_ = c.SetWriteDeadline(time.Time{})
 	}
 }
 
-// Write writes to the connection.
+// Write writes to the connection. A deadline is renewed when it has lost a tenth of the WriteTimeout, or a second.
 func (c *conn) Write(p []byte) (int, error) {
 	if most := c.l.o.WriteTimeout; most > 0 && !c.free.Load() {
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(most))
+		now := time.Since(c.l.began)
+		last := time.Duration(c.renewed.Load())
+		if last == 0 || now-last > min(most/10, time.Second) {
+			_ = c.Conn.SetWriteDeadline(c.l.began.Add(now + most))
+			c.renewed.Store(int64(now))
+		}
 	}
 	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline sets a deadline that holds until the next write.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.renewed.Store(0)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline sets both deadlines, that of writes until the next one.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.renewed.Store(0)
+	return c.Conn.SetDeadline(t)
 }
 
 // RemoteAddr returns the address of the client.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -219,4 +220,44 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	require.Equal(t, "one.test", name(), "the last good pair stays")
 	writePair(t, cert, key, "second.test")
 	require.Equal(t, "second.test", name())
+}
+
+// A deadlines notes the deadlines of writes.
+type deadlines struct {
+	net.Conn
+	set []time.Time
+}
+
+func (d *deadlines) Write(p []byte) (int, error) { return len(p), nil }
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+func TestDeadlinesOfWritesAreRenewedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 5 * time.Second
+		inner := new(deadlines)
+		c := &conn{Conn: inner, l: &Listener{began: time.Now(), o: Options{WriteTimeout: most}}}
+		write := func() {
+			t.Helper()
+			_, err := c.Write([]byte("a"))
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, time.Until(inner.set[len(inner.set)-1]), most*9/10)
+		}
+		time.Sleep(time.Second)
+		for range 100 { // ten seconds
+			write()
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Len(t, inner.set, 17)
+		write()
+		require.NoError(t, c.SetWriteDeadline(time.Time{})) // as the server does after the handshake of TLS
+		write()
+		Release(c)
+		_, err := c.Write([]byte("a"))
+		require.NoError(t, err)
+		require.Zero(t, inner.set[len(inner.set)-1], "no deadline")
+	})
 }

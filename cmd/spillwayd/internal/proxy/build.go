@@ -15,9 +15,9 @@ import (
 // A builder makes routes from one Config.
 type builder struct {
 	p       *Proxy
-	key     func(*http.Request) string // nil if requests belong to no client
-	asked   func(*http.Request) spillway.Priority
-	shared  []spillway.Policy // of all routes, in front
+	key     func(*http.Request) string            // nil if requests belong to no client
+	asked   func(*http.Request) spillway.Priority // nil if all requests are alike
+	shared  []spillway.Policy                     // of all routes, in front
 	late    *deadline.Policy
 	reverse http.Handler
 	targets map[string]rules.Target
@@ -33,6 +33,9 @@ func newBuilder(p *Proxy) (*builder, error) {
 		Trusted: c.Trusted, Header: c.Priority.Header, LowerFirst: c.Priority.LowerFirst, Browser: c.Priority.Browser,
 	}); err != nil {
 		return nil, err
+	}
+	if len(c.Trusted) == 0 && !c.Priority.Browser {
+		b.asked = nil
 	}
 	if b.late, err = deadline.New(nil); err != nil {
 		return nil, err

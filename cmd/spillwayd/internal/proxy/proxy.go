@@ -180,7 +180,7 @@ func (p *Proxy) reverse() http.Handler {
 		Rewrite: p.peers.rewrite, Transport: p.pool, BufferPool: new(buffers), ErrorHandler: answerError,
 		ErrorLog: slog.NewLogLogger(p.log.logger.Handler(), slog.LevelDebug), ModifyResponse: arrived,
 	}
-	h = outlive(h, p.conf.Backend.Abandoned)
+	h = newCalls(p.conf.Backend.Abandoned).outlive(h)
 	if p.log.all {
 		h = p.log.around(h)
 	}
@@ -260,9 +260,10 @@ func (b *builder) request(r *config.Route) func(*http.Request) spillway.Request 
 		if key != nil {
 			req.Key = key(r)
 		}
-		if fixed != nil {
+		switch {
+		case fixed != nil:
 			req.Priority = *fixed
-		} else {
+		case asked != nil:
 			req.Priority = asked(r)
 		}
 		if most > 0 {

@@ -114,6 +114,9 @@ func BodyOf(ctx context.Context) *Body {
 // Blamed reports whether the client that sent r may be the cause of a failure: the body of r broke, or has kept the backend waiting
 // for a second in all and has not ended.
 func Blamed(r *http.Request) bool {
+	if r.Body == nil || r.Body == http.NoBody { // most requests
+		return false
+	}
 	b := BodyOf(r.Context())
 	return b != nil && b.blamed()
 }

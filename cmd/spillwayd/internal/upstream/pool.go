@@ -157,7 +157,15 @@ func outcome(r *http.Request, res *http.Response, err error) spillway.Outcome {
 // refused reports whether the backend refused the request for lack of room.
 func refused(res *http.Response) bool {
 	return res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusTooManyRequests ||
-		res.Header.Get("X-Envoy-Overloaded") == "true"
+		first(res.Header["X-Envoy-Overloaded"]) == "true"
+}
+
+// first returns the first value of a field, or "".
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 // addRetries lets requests be sent again, if the options say so.

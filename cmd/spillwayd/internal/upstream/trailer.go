@@ -16,7 +16,7 @@ const trailer = orca.Header + "-Bin"
 
 // watch reads the load report in the trailer of an answer of gRPC, when its body ends. It removes the report unless pass is set.
 func (b *backend) watch(res *http.Response, pass bool) {
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "application/grpc") {
+	if !strings.HasPrefix(first(res.Header["Content-Type"]), "application/grpc") {
 		return
 	}
 	b.takeBinary(res.Header, pass) // an answer without messages has its trailer in the header
