@@ -79,8 +79,9 @@
 //	    name: payments               # in metrics and rules; the default is the match
 //	    priority: critical           # instead of the priority of the request
 //	    deadline: 2s                 # the request ends then; clients may ask for less
-//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, per: client, shared: false}   # per: client, all or backend (that is up);
-//	                                 # maxWait: wait for a turn; shared: by all processes, through redis
+//	    rate: {rate: 100/s, burst: 200, maxWait: 0s, maxQueue: 0, per: client, shared: false}   # per: client, all or backend (that
+//	                                 # is up); maxWait: wait for a turn instead of a 429; maxQueue: requests that wait, 128 with
+//	                                 # maxWait; shared: by all processes, through redis
 //	    quotas: [{limit: 10000, every: day, zone: UTC, per: client, shared: true}]   # every: minute, hour, day or month; per: client, all
 //	    concurrency: {limit: 20, per: all}
 //	    maxBody: 1MiB

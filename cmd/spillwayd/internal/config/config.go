@@ -157,17 +157,18 @@ type Route struct {
 
 // Rate limits the requests of a route in time.
 type Rate struct {
-	Rate    limiter.Rate  `conf:"rate"`
-	Burst   int           `conf:"burst"`
-	MaxWait time.Duration `conf:"maxWait"`
-	Per     string        `conf:"per"`
-	Shared  bool          `conf:"shared"`
+	Rate     limiter.Rate  `conf:"rate"`
+	Burst    int           `conf:"burst"`
+	MaxWait  time.Duration `conf:"maxWait"`
+	MaxQueue int           `conf:"maxQueue"`
+	Per      string        `conf:"per"`
+	Shared   bool          `conf:"shared"`
 }
 
 // Rule returns the rule with the given name: a bucket, or a shaper if requests may wait.
 func (r *Rate) Rule(name string) limiter.Rule {
 	if r.MaxWait > 0 {
-		return limiter.Shaper{Name: name, Rate: r.Rate, Slack: r.Burst, MaxWait: r.MaxWait}
+		return limiter.Shaper{Name: name, Rate: r.Rate, Slack: r.Burst, MaxWait: r.MaxWait, MaxQueue: r.MaxQueue}
 	}
 	return limiter.Bucket{Name: name, Rate: r.Rate, Burst: r.Burst}
 }

@@ -31,6 +31,9 @@ func (c *Config) setDefaults() {
 		r.Name = cmp.Or(r.Name, r.Match)
 		if r.Rate != nil {
 			r.Rate.Per = cmp.Or(r.Rate.Per, PerClient)
+			if r.Rate.MaxWait > 0 {
+				r.Rate.MaxQueue = cmp.Or(r.Rate.MaxQueue, 128)
+			}
 		}
 		for j := range r.Quotas {
 			r.Quotas[j].Per = cmp.Or(r.Quotas[j].Per, PerClient)

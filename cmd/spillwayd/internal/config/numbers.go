@@ -34,7 +34,7 @@ func (c *Config) Document() ([]byte, error) {
 		if l := r.Rate; l != nil && l.Tunable() {
 			numbers := map[string]any{"Rate": l.Rate, "Burst": l.Burst}
 			if l.MaxWait > 0 {
-				numbers = map[string]any{"Rate": l.Rate, "Slack": l.Burst, "MaxWait": l.MaxWait.String()}
+				numbers = map[string]any{"Rate": l.Rate, "Slack": l.Burst, "MaxWait": l.MaxWait.String(), "MaxQueue": l.MaxQueue}
 			}
 			targets[RateTarget(r.Name)] = numbers
 		}

@@ -201,6 +201,9 @@ func (c *Config) validateRate(l *Rate, path string) error {
 	if c.DryRun && l.MaxWait > 0 {
 		return fmt.Errorf("%s.maxWait: must be 0s in a dry run, because requests would wait, got %v", path, l.MaxWait)
 	}
+	if l.MaxQueue > 0 && l.MaxWait == 0 {
+		return fmt.Errorf("%s.maxQueue: needs maxWait, which is 0s, got %d", path, l.MaxQueue)
+	}
 	if err := c.shared(path, l.Shared); err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
@@ -202,8 +205,29 @@ func (b *builder) limit(rule limiter.Rule, name, per string) (spillway.Policy, e
 }
 
 // shaper makes a limit for each client in which its requests wait.
-func (b *builder) shaper(rule limiter.Rule, name string) (spillway.Policy, error) {
-	return limiter.NewRegistry(&limiter.RegistryOptions{
+func (b *builder) shaper(rule limiter.Rule, name string) (*crowd, error) {
+	each, err := limiter.NewRegistry(&limiter.RegistryOptions{
 		Name: name, New: func(string) (limiter.Member, error) { return limiter.New(rule) },
 	})
+	return &crowd{Registry: each, most: mostWaiting, full: &spillway.Rejection{Policy: name, Reason: "queue full", RetryAfter: time.Second}}, err
+}
+
+// mostWaiting is how many requests of all clients together may wait for the rate of a route. Each takes some 10 KiB.
+const mostWaiting = 4096
+
+// A crowd bounds the requests that wait for their turn among those of the same client.
+type crowd struct {
+	*limiter.Registry
+	most    int64
+	waiting atomic.Int64
+	full    *spillway.Rejection
+}
+
+// Admit waits for the turn of r, unless too many requests wait.
+func (c *crowd) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	defer c.waiting.Add(-1)
+	if c.waiting.Add(1) > c.most {
+		return 0, c.full
+	}
+	return c.Registry.Admit(ctx, r)
 }
