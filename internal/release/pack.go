@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,13 @@ func (r *rehearsal) pinned(m module) (string, error) {
 	if err := os.WriteFile(mod, text, 0o600); err != nil {
 		return "", err
 	}
-	return mod, r.tree.pin(work, r.version)
+	if err := r.tree.pin(work, r.version); err != nil || !r.final {
+		return mod, err
+	}
+	if after, err := os.ReadFile(mod); err != nil || !bytes.Equal(after, text) {
+		return mod, errors.Join(fmt.Errorf("%s/go.mod is not that of %s: see docs/releasing.md", m.folder, r.version), err)
+	}
+	return mod, nil
 }
 
 // zip writes the files of m, with the go.mod at another place. The rules are those of proxies: package modzip leaves out the folders

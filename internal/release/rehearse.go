@@ -12,19 +12,17 @@ import (
 type rehearsal struct {
 	tree         *tree
 	version, dir string
+	final        bool // the version is released indeed, so the tree must be prepared
 }
 
 func (r *rehearsal) play() error {
-	if err := r.packAll(); err != nil {
-		return err
-	}
 	for _, m := range r.tree.modules {
 		if err := r.use(m); err != nil {
 			return fmt.Errorf("%s: %w", m.path, err)
 		}
 		fmt.Fprintln(os.Stdout, "ok", m.path)
 	}
-	return nil
+	return r.rehearseBinary()
 }
 
 func (r *rehearsal) packAll() error {

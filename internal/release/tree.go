@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -65,6 +66,27 @@ func filesIn(root string) (files []string, err error) {
 
 // at returns the place of a file of the tree.
 func (t *tree) at(name string) string { return filepath.Join(t.root, filepath.FromSlash(name)) }
+
+// checkTags fails unless this tree is the commit with the tags of a version, of all modules.
+func (t *tree) checkTags(version string) error {
+	changed, err := program(t.root, nil, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changed != "" {
+		return fmt.Errorf("the tree has changes that are in no commit:\n%s", changed)
+	}
+	tags, err := program(t.root, nil, "git", "tag", "--points-at", "HEAD")
+	if err != nil {
+		return err
+	}
+	for _, m := range t.modules {
+		if tag := path.Join(m.folder, version); !slices.Contains(strings.Fields(tags), tag) {
+			return fmt.Errorf("this commit has no tag %s: all modules are tagged together", tag)
+		}
+	}
+	return nil
+}
 
 // pinAll lets all modules require each other by version.
 func (t *tree) pinAll(version string) error {
