@@ -4,6 +4,7 @@
 //	go run ./internal/release                    with a version of its own
 //	go run ./internal/release -version v0.1.0 -write   puts the version into the go.mod files, before the tags are made
 //	go run ./internal/release -binaries DIR      makes the binaries of spillwayd, signed with a key that is thrown away
+//	go run ./internal/release -compat            builds the other modules of the last release with the present root
 //	go run ./internal/release -notices           renews the licenses of others, for the sources and for spillwayd
 //
 // All modules have the same version and are tagged on one commit: v0.1.0, cluster/v0.1.0, cmd/spillwayd/v0.1.0 and so on. On that
@@ -19,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -30,14 +32,15 @@ const base = "github.com/spillway-go/spillway"
 // options are the flags.
 type options struct {
 	version, binaries, key string
-	write, notices         bool
+	write, notices, compat bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.version, "version", "", "the `version`; a rehearsal has one of the present time")
-	flag.BoolVar(&o.write, "write", false, "write the version into the go.mod files of this tree, and end")
+	flag.BoolVar(&o.write, "write", false, "write the version into the go.mod files of this tree, print the tags to make, and end")
 	flag.BoolVar(&o.notices, "notices", false, "renew the files with the licenses of others, and end")
+	flag.BoolVar(&o.compat, "compat", false, "build the other modules of the last release with the root of this tree, and end")
 	flag.StringVar(&o.binaries, "binaries", "", "make the binaries of spillwayd in `folder`, and end")
 	flag.StringVar(&o.key, "key", "", "with -binaries: sign them with the SSH key in `file`; a rehearsal makes a key")
 	flag.Parse()
@@ -60,6 +63,9 @@ func (o *options) run() error {
 	case o.version == "" && (o.write || o.key != ""):
 		return errors.New("-write and -key need -version")
 	case o.write:
+		for _, m := range t.modules {
+			fmt.Fprintln(os.Stdout, path.Join(m.folder, o.version))
+		}
 		return t.pinAll(o.version)
 	case o.notices:
 		return t.writeNotices()
@@ -71,6 +77,9 @@ func (o *options) run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if o.compat {
+		return t.compat(dir, broken, os.Stdout)
+	}
 	r := rehearsal{tree: t, version: o.version, dir: dir, final: o.key != ""}
 	defer r.forget()
 	if r.final {

@@ -44,7 +44,7 @@ func open(root string) (*tree, error) {
 
 // filesIn returns the files below a folder that git has or would add. Without a repository, these are all files.
 func filesIn(root string) (files []string, err error) {
-	if _, err := os.Lstat(filepath.Join(root, ".git")); err == nil {
+	if repository(root) {
 		list, err := program(root, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
 		if err != nil {
 			return nil, err
@@ -62,6 +62,12 @@ func filesIn(root string) (files []string, err error) {
 		return err
 	})
 	return files, err
+}
+
+// repository reports whether a folder is the top of a checkout that git knows.
+func repository(folder string) bool {
+	_, err := os.Lstat(filepath.Join(folder, ".git"))
+	return err == nil
 }
 
 // at returns the place of a file of the tree.
