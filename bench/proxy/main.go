@@ -65,9 +65,10 @@ func main() {
 	event := flag.String("event", "", "what happens at half of the measured time: halved (the backend cpu loses half of its CPU), or killed (the proxy, by SIGKILL)")
 	loads := flag.String("loads", "5", "loads as multiples of the capacity")
 	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
+	calm := flag.Duration("calm", 0, "time with half of the capacity before the load; without it the guard starts cold, with the first request of the load")
 	out := flag.String("json", "", "file for the figures")
 	flag.Parse()
-	if err := run(*requests, split(*backends), split(*guards), split(*loads), *event, *seconds, *out); err != nil {
+	if err := run(*requests, split(*backends), split(*guards), split(*loads), *event, *calm, *seconds, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)
 	}
@@ -77,7 +78,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-func run(requests int, backends, guards, loads []string, event string, seconds float64, out string) error {
+func run(requests int, backends, guards, loads []string, event string, calm time.Duration, seconds float64, out string) error {
 	dir, err := os.MkdirTemp("", "spillway-proxy")
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
 	for _, backend := range backends {
-		if err := r.overload(daemon, dir, backend, guards, loads, event, seconds); err != nil {
+		if err := r.overload(daemon, dir, backend, guards, loads, event, calm, seconds); err != nil {
 			return err
 		}
 	}
@@ -115,7 +116,7 @@ func run(requests int, backends, guards, loads []string, event string, seconds f
 }
 
 // overload plays all cells of one backend.
-func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, seconds float64) error {
+func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, calm time.Duration, seconds float64) error {
 	if backend == "hostile" {
 		return r.measureHostile(daemon, dir, time.Duration(seconds*float64(time.Second)))
 	}
@@ -134,7 +135,7 @@ func (r *report) overload(daemon, dir, backend string, guards, loads []string, e
 			return fmt.Errorf("-loads: must be positive numbers, got %q", text)
 		}
 		for _, guard := range guards {
-			c := cell{guard: guard, backend: backend, load: load, event: event, measured: time.Duration(seconds * float64(time.Second))}
+			c := cell{guard: guard, backend: backend, load: load, event: event, calm: calm, measured: time.Duration(seconds * float64(time.Second))}
 			got, err := c.measure(daemon, dir, capacity)
 			if err != nil {
 				return err

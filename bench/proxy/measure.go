@@ -140,7 +140,7 @@ type cell struct {
 	guard, backend string
 	load           float64
 	event          string // at half of the measured time: "", halved or killed
-	measured       time.Duration
+	calm, measured time.Duration
 }
 
 // measure plays the cell.
@@ -182,6 +182,7 @@ func (c *cell) measure(daemon, dir string, capacity float64) (result, error) {
 			return err
 		}
 	}
+	flood(&url, capacity/2, c.calm, time.Now())
 	began := time.Now()
 	fault := make(chan error, 1)
 	go func() {

@@ -33,10 +33,13 @@ type call struct {
 
 type callKey struct{}
 
-// Value returns the call itself for callKey, and otherwise the value of the client's context.
+// Value returns the call itself for callKey, the client's context for upstream, and otherwise the value of that context.
 func (c *call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
+	}
+	if upstream.IsClientKey(key) {
+		return c.client
 	}
 	return c.client.Value(key)
 }

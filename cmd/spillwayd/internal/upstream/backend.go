@@ -24,6 +24,7 @@ type backend struct {
 	socket string // path of a Unix socket, or ""
 	key    string // for the breakers
 	rt     http.RoundTripper
+	start  start
 	meter  meter
 	report report
 

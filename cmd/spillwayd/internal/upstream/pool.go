@@ -79,7 +79,7 @@ func New(o *config.Backend, logger *slog.Logger) (*Pool, error) {
 // gateBackends gives each of several backends a gate that counts its requests and ejects it when it fails.
 func (p *Pool) gateBackends() error {
 	if len(p.backends) == 1 { // nothing to choose, and a breaker would only lengthen its restarts
-		p.backends[0].rt = roundTripper(p.twice)
+		p.backends[0].rt = p.backends[0].start.around(p.twice)
 		if p.o.TimeoutHeader == "" {
 			return nil
 		}
@@ -108,7 +108,7 @@ func (p *Pool) gateBackends() error {
 			gate = spillway.New(&b.meter, p.breakers)
 		}
 		request := spillway.Request{Key: b.key}
-		rt, err := httpgate.NewTransport(gate, roundTripper(p.twice), &httpgate.TransportOptions{
+		rt, err := httpgate.NewTransport(gate, b.start.around(p.twice), &httpgate.TransportOptions{
 			Request:       func(*http.Request) spillway.Request { return request },
 			Outcome:       outcome,
 			TimeoutHeader: p.o.TimeoutHeader,
