@@ -128,6 +128,33 @@ func TestTenantsGetTheirMaxMinFairShares(t *testing.T) {
 	}
 }
 
+// Many heavy tenants, of dear requests or not, share so little that a fair share is fewer requests than it takes to know a
+// rate. Light tenants send less than that, and are served all the same.
+func TestManyHeavyTenantsDoNotHurtLightOnes(t *testing.T) {
+	for _, c := range []struct {
+		base  string
+		heavy int
+		cost  float64 // of their requests
+	}{{"pool", 100, 1}, {"pool", 60, 1.7}, {"step", 200, 1}} {
+		const light = 50
+		s := tenants(c.base, append(repeat(2.9/c.cost/float64(c.heavy), c.heavy), repeat(0.1/light, light)...))
+		for i := range c.heavy {
+			stages := slices.Clone(s.Classes[i].Stages)
+			for j := range stages {
+				for _, d := range []*time.Duration{&stages[j].CPU.Fixed, &stages[j].CPU.Exp, &stages[j].Wait.Fixed, &stages[j].Wait.Exp} {
+					*d = time.Duration(c.cost * float64(*d))
+				}
+			}
+			s.Classes[i].Stages = stages
+		}
+		r := play(t, s, 1, behindShedder)
+		served := servedOf(r)
+		worst := slices.Min(served[c.heavy:])
+		t.Logf("%d heavy tenants, %.2f of them served; light ones %.3f, the worst %.3f", c.heavy, mean(served[:c.heavy]), mean(served[c.heavy:]), worst)
+		require.GreaterOrEqual(t, worst, 0.85, "%+v", c)
+	}
+}
+
 // fairShares returns the max-min fair shares of what is served.
 func fairShares(loads []float64, served float64) []float64 {
 	level, step := 0.0, served

@@ -69,18 +69,19 @@ func (r *rates) cut(pass, floor float64) cut {
 	if r.n < fewKeyed {
 		return alike(pass)
 	}
-	// All light keys count as if they sent floor, in the bin below it.
+	// All light keys count as if they sent the mean of them.
 	first := min(max(int(math.Log2(floor)*perOctave)-1, 0), bins-1)
-	heavy, light := *r, 0.0
+	heavy, light, keys := *r, 0.0, 0.0
 	for i := range first + 1 {
-		light += r.count[i]
+		light, keys = light+r.count[i], keys+r.inverse[i]
 		heavy.count[i], heavy.inverse[i] = 0, 0
 	}
-	both := heavy
-	both.count[first], both.inverse[first] = light, light/floor
+	both, mean := heavy, light/max(keys, 1e-12)
+	at := min(max(int(math.Log2(max(mean, 1))*perOctave), 0), first)
+	both.count[at], both.inverse[at] = light, keys
 	n := float64(r.n)
 	c := cut{keyless: pass, level: both.fill(pass * n), decides: true}
-	c.light = min(1, c.level/floor)
+	c.light = min(1, c.level/max(mean, 1e-12))
 	if most := max(min(light, crowd*pass*n), pass*light); light*c.light > most {
 		c.light = most / light
 		c.level = c.light * heavy.fill((pass*n-most)/c.light)

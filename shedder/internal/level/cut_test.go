@@ -83,6 +83,23 @@ func TestLightKeysAreCutAlike(t *testing.T) {
 	require.InDelta(t, 0.75, c.within, 0.01)
 }
 
+// Where the fair share is less than a heavy key sends at least, light keys are cut only if they send more than it
+// themselves.
+func TestLightKeysCountAsTheirMean(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	light, heavy := slices.Repeat([]float64{1.5}, 100), slices.Repeat([]float64{20}, 60)
+	all := slices.Concat(light, heavy) // 150 and 1200 requests
+	for _, want := range []float64{6, 3, 2} {
+		pass := (150 + 60*want) / 1350
+		c := ratesOf(rng, all, 40_000).cut(pass, 8)
+		require.InDelta(t, 1, c.light, 0, "level %v", want)
+		require.InEpsilon(t, want, c.level, 0.1)
+		require.Positive(t, c.within)
+	}
+	c := ratesOf(rng, all, 40_000).cut((100*0.75+60*0.75)/1350, 8)
+	require.InDelta(t, 0.5, c.light, 0.05, "half of what they send")
+}
+
 // A client that invents a key for each request gets nine tenths, or its share of the requests if that is more.
 func TestInventedKeysDoNotTakeEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))

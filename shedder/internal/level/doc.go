@@ -17,8 +17,9 @@
 // are a sample of the keys by their rates, so the level follows from it without a list of keys. A request passes if a
 // random draw, times the rate of its key, is below the level.
 //
-// The rates of light keys cannot be told apart. If even they have to be cut, a hash of the key is the draw. Then the
-// same few keys are refused in all services, rather than all keys now and then. The hash changes with the rotation.
+// The rates of light keys cannot be told apart, so each counts as their mean. If even that has to be cut, a hash of the
+// key is the draw. Then the same few keys are refused in all services, rather than all keys now and then. The hash
+// changes with the rotation.
 //
 // Rates are in requests, and the limit is learnt for the present mix of requests. So keys do not decide if the keys that
 // would gain and the keys that would lose have requests of different cost. The measure is their time in the calm service,
