@@ -22,11 +22,13 @@ import (
 
 const about = `connect shows gates around two services of Connect, for clients that speak
 Connect, gRPC or gRPC-Web. Each service has its own gate: api a shedder, and
-admin a limit of ten calls at once. A refusal has the form that the protocol of
-its client expects.`
+admin a limit of ten calls at once. /livez is outside both. A refusal has the
+form that the protocol of its client expects. The message of a call says how
+long it takes.`
 
 func main() {
-	listen := usage.Listen("connect", about, "http://localhost:8080/livez")
+	listen := usage.Listen("connect", about, "http://localhost:8080/api/work",
+		"--json", `'"0.1s"'`) // a JSON text is a whole call of Connect's protocol
 	api := spillway.New(spillway.Must(shedder.New(nil)))
 	admin := spillway.New(spillway.Must(limiter.New(limiter.Concurrency{Limit: 10})))
 	log.Fatal(http.ListenAndServe(listen, newHandler(api, admin))) //nolint:gosec // an example needs no timeouts

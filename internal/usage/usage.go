@@ -47,8 +47,9 @@ func describe(f *flag.Flag) string {
 }
 
 // Listen reads the flags of a program that only serves, and returns the address to serve at. The default is that of the
-// given URL, which a user can ask meanwhile. After -h or wrong flags, Listen ends the program.
-func Listen(name, about, try string) (address string) {
+// given URL, which a user can ask meanwhile, with more arguments of curl if it needs them. After -h or wrong flags,
+// Listen ends the program.
+func Listen(name, about, try string, more ...string) (address string) {
 	u, err := url.Parse(try)
 	if err != nil {
 		panic(err)
@@ -57,7 +58,8 @@ func Listen(name, about, try string) (address string) {
 	if u.Scheme == "https" {
 		curl += "k" // the certificate is one for tests
 	}
-	flags := New(name, about+"\n\nWhile it runs, ask it:\n\n"+curl+" '"+try+"'", os.Stdout)
+	ask := strings.Join(append(append([]string{curl}, more...), "'"+try+"'"), " ")
+	flags := New(name, about+"\n\nWhile it runs, ask it:\n\n"+ask, os.Stdout)
 	flags.StringVar(&address, "listen", u.Host, "`ADDRESS` to serve at")
 	switch err := flags.Parse(os.Args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
