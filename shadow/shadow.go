@@ -1,7 +1,7 @@
 // Package shadow tries policies on live traffic without letting them refuse.
 //
 //	trial := shadow.New(candidate, another)
-//	gate := spillway.New(trial, policiesInForce...)
+//	gate := spillway.New(trial, shed) // shed refuses, the candidates do not
 //
 // [Shadow.Stats] says what each candidate would have refused, and how often it would have been right.
 package shadow
