@@ -89,6 +89,9 @@ func check(o settings, file string, out io.Writer) error {
 			return err
 		}
 	}
+	if len(v.broken) == 0 && f.Unjudged == 0 {
+		fmt.Fprintln(out, "all promises are kept")
+	}
 	return errors.Join(v.broken...)
 }
 

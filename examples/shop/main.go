@@ -65,7 +65,8 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "http://%s/items/7  http://%s/debug/spillway/  gRPC at %s\n", shop.httpAddr, shop.debugAddr, shop.grpcAddr)
+	fmt.Fprintf(out, "serving http://%s/items/7, and gRPC at %s\nlive page: http://%s/debug/spillway/\nCtrl-C ends it\n",
+		shop.httpAddr, shop.grpcAddr, shop.debugAddr)
 	select {
 	case <-ctx.Done():
 	case err = <-shop.failed:

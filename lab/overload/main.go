@@ -237,7 +237,8 @@ func (r *runner) greet() {
 		listed(r.opts.Loads, "%g"), listed(r.opts.Guards, "%s"))
 	p.text("This takes about %v; Ctrl-C ends it. A request takes %s.", r.duration(), r.work.About)
 	p.text("Look at goodput: answers within %.0f ms, as a share of the capacity. Beyond the capacity, at more than 1x, the bare server (none) "+
-		"loses it, and a good guard keeps it near 100%%.", millis(r.work.SLO))
+		"loses it, and a good guard keeps it near 100%%. At the end of a line is the number of requests inside the server, and the guard's "+
+		"limit after a slash.", millis(r.work.SLO))
 	if r.opts.live != "" {
 		p.text("While a server is guarded, its live page is http://%s/", r.opts.live)
 	}
