@@ -5,10 +5,11 @@ import "math"
 // A flow bounds the requests in flight at any CPU by Little's law, and finds out whether a service in which requests pile up is
 // full or slow.
 type flow struct {
-	limit float64 // +Inf while nothing is known
-	stay  float64 // seconds that a request may stay inside; limit follows from it
-	wide  float64 // from 1 towards 0 while much is refused
-	held  float64 // best rate of answers while much is refused: the limit must not spiral down with it
+	limit  float64 // +Inf while nothing is known
+	stay   float64 // seconds that a request may stay inside; limit follows from it
+	wide   float64 // from 1 towards 0 while much is refused
+	before latency // the typical latency before a limit that cost answers
+	held   float64 // best rate of answers while much is refused: the limit must not spiral down with it
 
 	implied float64 // latency that missing answers imply, fading
 	missing bool
@@ -42,8 +43,8 @@ func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
 // step computes the limit for the reading r.
 func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
-	long := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
-	recent, covered, _ := h.last(long)
+	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
+	recent, covered, _ := h.last(reach)
 	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
 	// offered.
 	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
@@ -52,12 +53,17 @@ func (f *flow) step(l *Law, r *Reading) {
 	if over {
 		f.settled = 0
 	}
-	f.miss(l, r, heavy, recent.offered()/math.Max(covered, span))
+	f.miss(l, r, heavy)
 	if f.piled >= sure && !f.full {
 		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and refusals tighten it
 			f.wide = 0
 			f.again.due = true
 			l.latency.guess()
+		}
+		if f.before.typical > 0 { // the limit cost no answers
+			l.latency = f.before
+			l.latency.restart()
+			f.implied, f.missing, f.before = 0, false, latency{}
 		}
 	} else if !l.refusing() {
 		f.full = false
@@ -84,7 +90,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 			return
 		}
 	}
-	if f.stay > 0 && !over {
+	if f.stay > 0 && !over && l.refusing() {
 		squeeze := math.Pow(p.Squeeze, dt/math.Max(f.stay, 0.05))
 		f.wide *= squeeze
 		f.implied *= squeeze
@@ -94,7 +100,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 // lost looks at the answers that a limit has cost, over ever longer windows.
 func (f *flow) lost(l *Law, window float64, over bool) {
 	p := &l.P
-	for _, n := range []float64{p.Enough, p.Expect, 4 * p.Expect} {
+	for n := p.Enough; n <= 4*p.Expect; n *= 1.3 {
 		if f.cost(l, math.Max(window, n*l.history.uneven/f.held), over) {
 			return
 		}
@@ -107,13 +113,9 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
 	expected := f.held * seconds
-	least := noisy*expected - 4*math.Sqrt(noisy*expected*h.uneven)
 	drained := over && l.latency.guessed
-	if drained {
-		least = expected
-	}
 	switch {
-	case !ok, l.cpu.busy, b.ended >= math.Min(p.Cost*expected, least):
+	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
 		return false
 	case !drained && f.settled < seconds, h.interrupted(seconds):
 		return false
@@ -129,7 +131,10 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 
 // opened accepts a latency that was measured while no request waited in a queue.
 func (f *flow) opened(l *Law, stay float64) {
-	f.full, f.wide = false, 1
+	f.full, f.wide, f.before = false, 1, latency{}
+	if !l.latency.guessed {
+		f.before = l.latency
+	}
 	l.latency.believe(stay)
 	f.again.due = false
 }
@@ -190,35 +195,40 @@ func (f *flow) far(l *Law) float64 { return l.P.Far*l.latency.typical + 2*l.P.Sl
 // miss looks for missing answers. A dependency that has become slow gives fewer answers for as long as one answer takes; a full
 // pool gives as many as ever, at any limit. Where fewer requests arrive than before, fewer answers are expected. While requests
 // are refused and nothing at all is answered, there is no verdict.
-func (f *flow) miss(l *Law, r *Reading, heavy bool, asked float64) {
+func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	p, h := &l.P, &l.history
 	was := f.missing
 	f.missing = false
-	rate := math.Min(math.Max(h.rate, f.held), asked/noisy)
+	rate := math.Max(h.rate, f.held)
 	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
 		return
 	}
-	least := p.Missing
 	if was {
-		least = 0.75
 		f.waiting += r.Dt
 	} else {
 		f.waiting = 0
 	}
-	// If almost nothing is answered, a quarter of the time is enough.
-	b, seconds, ok := h.ran(math.Max(span, p.Expect/4*h.uneven/rate))
-	if was || b.ended >= least/4*rate*seconds {
-		b, seconds, ok = h.ran(math.Max(span, p.Expect*h.uneven/rate))
+	var b bucket
+	var seconds float64
+	var few bool
+	switch refused := heavy || f.full; {
+	case was:
+		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
+		few = few && b.ended < 0.75*math.Min(rate*seconds, b.offered()/noisy)
+	case refused:
+		all, covered, _ := h.last(2 * long) // the best rate is chance, too
+		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered/noisy), l.latency.typical, p.Expect, p.Expect, p.Few)
+		if !few { // one request after another gives 1 / typical
+			b, seconds, few = h.fewer(p, 1/l.latency.typical, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
+		}
+		few = few && f.settled >= seconds && !h.interrupted(seconds)
+	default:
+		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
-	switch {
-	case !ok, b.ended >= least*rate*seconds, f.waiting > f.far(l):
+	if !few || f.waiting > f.far(l) {
 		if was {
 			f.implied = math.Min(math.Max(f.implied, b.mean()), f.far(l))
 		}
-		return
-	case (heavy || f.full) && !was && (b.ended < p.Few || f.settled < seconds):
-		return
-	case (heavy || f.full) && !was && h.interrupted(seconds):
 		return
 	}
 	f.missing, f.full = true, false

@@ -227,7 +227,7 @@ func (h *history) piles(p *Params, least float64) bool {
 		return false
 	}
 	deviation, waited, answers := h.order(p.Few)
-	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= 7
+	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= p.Proof
 }
 
 // grown returns for how many buckets at least an eighth of the requests now in flight has been there. Before, the service
@@ -296,6 +296,45 @@ func (h *history) ran(seconds float64) (b bucket, ran float64, ok bool) {
 		ran += span - h.ring[i].stood
 	}
 	return b, ran, ran >= seconds
+}
+
+// fewer looks for missing answers over windows in which a service of the given rate answers between from and to requests. It
+// stops at the first window with missing answers or, if enough is not 0, with that many answers. Requests of the last typical
+// latency are not due.
+func (h *history) fewer(p *Params, rate, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
+	young, _, _ := h.last(typical)
+	b = h.open
+	ran = h.age - b.stood
+	asked, covered, j := h.open.offered(), h.age, len(h.ring)-1
+	for i := j; i >= 0 && from <= to; i-- {
+		b.add(&h.ring[i], 1)
+		if ran += span - h.ring[i].stood; rate*ran < from*h.uneven {
+			continue
+		}
+		for ; j >= 0 && covered < ran+typical; j-- {
+			asked += h.ring[j].offered()
+			covered += span
+		}
+		few = missing(p, b.ended, math.Min(noisy*rate*ran, asked-young.offered()), h.uneven)
+		if few && enough == 0 || enough > 0 && b.ended >= enough {
+			return b, ran, few
+		}
+		from *= 1.3
+	}
+	return b, ran, false
+}
+
+// missing reports whether n answers are so few that chance does not explain it if so many were expected (Chernoff's bound for
+// a Poisson process).
+func missing(p *Params, n, expected, uneven float64) bool {
+	if n >= expected {
+		return false
+	}
+	e := expected - n
+	if n > 0 {
+		e += n * math.Log(n/expected)
+	}
+	return e >= p.Proof*uneven
 }
 
 // interrupted reports whether answers stopped or began again in the last seconds: one half of them has less than a third of

@@ -149,7 +149,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	if !l.flow.full {
 		l.latency.glance(&l.P, r.Answered, r.Latency)
 	}
-	l.history.advance(&l.P, l.o.Window, &b, r.Dt, l.closed)
+	l.history.advance(&l.P, l.o.Window+l.flow.implied, &b, r.Dt, l.closed)
 	l.credit *= math.Exp(-r.Dt)
 	// Of few requests, a gap may be chance or a standstill. The credit does no harm then.
 	if b.stood > 0 || r.InFlight > 0 && r.Dt-r.Pause >= standstill {

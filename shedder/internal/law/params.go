@@ -18,10 +18,10 @@ type Params struct {
 	Drift  float64 // rise of the typical latency in a calm second, at most
 
 	// Slow or full.
-	Cost    float64 // share of the answers before: a tighter limit that leaves fewer costs answers
-	Missing float64 // share of the expected answers: fewer are missing
-	Expect  float64 // answers to expect at least before they can be missing
-	Far     float64 // typical latencies that a request may stay in flight while answers are missing
+	Cost   float64 // share of the answers before: a tighter limit that leaves fewer costs answers
+	Proof  float64 // log-likelihood that excludes chance
+	Expect float64 // answers to expect at least before they can be missing
+	Far    float64 // typical latencies that a request may stay in flight while answers are missing
 
 	// The CPU.
 	Full float64 // usage from which the CPU is full
@@ -33,7 +33,7 @@ func Default() Params {
 	return Params{
 		Near: 3, Tight: 1.5, Slack: 0.05, Part: 1.0 / 8, Heavy: 0.1, Squeeze: 0.35,
 		Few: 10, Enough: 40, Drift: 0.002,
-		Cost: 0.6, Missing: 0.4, Expect: 100, Far: 16,
+		Cost: 0.6, Proof: 7, Expect: 100, Far: 16,
 		Full: 0.98, Wait: 0.005,
 	}
 }
@@ -43,7 +43,7 @@ func (p *Params) field(name string) *float64 {
 	return map[string]*float64{
 		"Near": &p.Near, "Tight": &p.Tight, "Slack": &p.Slack, "Part": &p.Part, "Heavy": &p.Heavy, "Squeeze": &p.Squeeze,
 		"Few": &p.Few, "Enough": &p.Enough, "Drift": &p.Drift,
-		"Cost": &p.Cost, "Missing": &p.Missing, "Expect": &p.Expect, "Far": &p.Far,
+		"Cost": &p.Cost, "Proof": &p.Proof, "Expect": &p.Expect, "Far": &p.Far,
 		"Full": &p.Full, "Wait": &p.Wait,
 	}[name]
 }

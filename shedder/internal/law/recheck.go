@@ -27,12 +27,22 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		stay := b.stay()
 		expected := c.rate * seconds
 		switch {
-		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven, h.interrupted(seconds):
+		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven,
+			h.interrupted(seconds) && (b.ended < p.Few || expected < 4*p.Expect*h.uneven):
 			return true
 		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven: // answers in proportion to the limit: none waited
-			f.opened(l, stay)
+			f.opened(l, b.inside/math.Max(b.ended, 1))
 			c.limit, f.settled = 0, 0
 			return false
+		case l.latency.guessed && b.inside > typical/waited*b.ended: // the guess was too short
+			if b.ended < p.Enough {
+				return true
+			}
+			l.latency.believe(b.inside / b.ended) // the mean latency may still be that of the queue
+			l.latency.guessed = true
+			typical = l.latency.typical
+			c.limit, f.settled = math.Max(2, rate*r.Mix*typical/2), 0
+			return true
 		case b.mean() > 0.98*typical, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
 			return false

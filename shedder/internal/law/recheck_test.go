@@ -111,7 +111,7 @@ func TestAFalseQueueIsFoundOut(t *testing.T) {
 				}
 				p.flow.full, p.flow.wide, p.flow.again.due = true, 0, true
 				p.latency.guess()
-				p.run(30, 100)
+				p.run(90, 100)
 				p.reset()
 				p.run(10, 100)
 				require.Less(t, p.share(), 0.01, "%s, seed %d, a queue seen after %g s: refused", name, seed, at)
