@@ -35,7 +35,7 @@ func variants() []variant {
 		value float64
 	}{
 		{"Near", 3}, {"Tight", 1.5}, {"Slack", 0.05}, {"Part", 0.125}, {"Heavy", 0.1}, {"Squeeze", 0.35}, {"Few", 10}, {"Enough", 40},
-		{"Drift", 0.002}, {"Cost", 0.6}, {"Proof", 7}, {"Expect", 100}, {"Far", 16}, {"Full", 0.98}, {"Wait", 0.005},
+		{"Drift", 0.002}, {"Cost", 0.6}, {"Proof", 10}, {"Expect", 100}, {"Far", 16}, {"Full", 0.98}, {"Wait", 0.005},
 	} {
 		half, twice := c.value/2, c.value*2
 		switch c.name {

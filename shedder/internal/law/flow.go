@@ -217,7 +217,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		few = few && b.ended < 0.75*math.Min(rate*seconds, b.offered()/noisy)
 	case refused:
 		all, covered, _ := h.last(2 * long) // the best rate is chance, too
-		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered/noisy), l.latency.typical, p.Expect, p.Expect, p.Few)
+		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)
 		if !few { // one request after another gives 1 / typical
 			b, seconds, few = h.fewer(p, 1/l.latency.typical, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
 		}

@@ -193,20 +193,6 @@ func TestADependencyThatSlowsIsFollowed(t *testing.T) {
 	}
 }
 
-// Where answers are few, chance explains a gap of ten of them once in a thousand times.
-func TestFewAnswersProveThatADependencySlows(t *testing.T) {
-	var mean float64
-	for seed := range uint64(20) {
-		p := newPlant(seed, Options{}, 0, exponential(0.15))
-		p.run(20, 40)
-		p.reset()
-		p.takes = exponential(1.2)
-		p.run(20, 40)
-		mean += p.share() / 20
-	}
-	require.Less(t, mean, 0.06)
-}
-
 // A load that falls leaves fewer answers, and none of them is missing.
 func TestALoadThatFallsMissesNoAnswers(t *testing.T) {
 	for seed := range uint64(20) {

@@ -33,7 +33,7 @@ func Default() Params {
 	return Params{
 		Near: 3, Tight: 1.5, Slack: 0.05, Part: 1.0 / 8, Heavy: 0.1, Squeeze: 0.35,
 		Few: 10, Enough: 40, Drift: 0.002,
-		Cost: 0.6, Proof: 7, Expect: 100, Far: 16,
+		Cost: 0.6, Proof: 10, Expect: 100, Far: 16,
 		Full: 0.98, Wait: 0.005,
 	}
 }
