@@ -25,10 +25,13 @@ type Permit struct {
 //
 // at the top covers panics and runtime.Goexit. Done does not allocate and may be called from any goroutine.
 func (p *Permit) Done(o Outcome) {
-	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+	if p.over() {
 		return
 	}
-	p.end(o, time.Since(p.req.Arrived), 0)
+	latency := time.Since(p.req.Arrived) // before the atomic operation, which waits until all writes to the Permit have ended
+	if atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+		p.end(o, latency, 0)
+	}
 }
 
 // DoneAt is [Permit.Done] at a given time, for simulations and for callers that have just read the clock. If now is
@@ -36,7 +39,7 @@ func (p *Permit) Done(o Outcome) {
 // asked the client to wait, for example in the Retry-After header of a 503. It is 0 or negative if the answer did not
 // ask.
 func (p *Permit) DoneAt(now time.Time, o Outcome, retryAfter time.Duration) {
-	if p.gate == nil || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
+	if p.over() || !atomic.CompareAndSwapUint32(&p.ended, 0, 1) {
 		return
 	}
 	latency := now.Sub(p.req.Arrived)
@@ -45,6 +48,9 @@ func (p *Permit) DoneAt(now time.Time, o Outcome, retryAfter time.Duration) {
 	}
 	p.end(o, latency, max(retryAfter, 0))
 }
+
+// over reports whether there is nothing to end. It only reads, so that a deferred second Done costs little.
+func (p *Permit) over() bool { return p.gate == nil || atomic.LoadUint32(&p.ended) != 0 }
 
 // Arrived returns when the request reached the Gate, or the zero time for the zero Permit.
 func (p *Permit) Arrived() time.Time { return p.req.Arrived }

@@ -41,7 +41,7 @@ type Shedder struct {
 	refusals [numReasons]atomic.Pointer[spillway.Rejection]
 	inside   inflight.Counter
 	queue    *queue // nil if no request may wait
-	answers  answers
+	failed   stats.Counter
 	refused  [numClasses][numReasons]stats.Counter
 	leak     leak
 
@@ -177,9 +177,9 @@ func (s *Shedder) refuse(r *spillway.Request, now int64, why int, a level.Answer
 	s.levels.Refuse(r, now)
 	switch {
 	case why == byDeadline:
-	case a.Over:
+	case a.Over == level.OfKey:
 		why = byShare
-	case a.Route:
+	case a.Over == level.OfRoute:
 		why = byRoute
 	}
 	s.refused[classOf(r.Priority)][why].Add(1)
@@ -188,11 +188,30 @@ func (s *Shedder) refuse(r *spillway.Request, now int64, why int, a level.Answer
 
 // Done ends a request that Admit admitted. Only answers, successes and failures, teach the Shedder anything.
 func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Result) {
-	at, end := int(t%inflight.Cells), res.Latency
-	res.Latency = max(end-time.Duration(t>>inflight.CellBits), 0) // the wait is no latency
-	s.end(&r, at, &res)
+	at, latency := int(t%inflight.Cells), res.Latency
+	if waited := time.Duration(t >> inflight.CellBits); waited > 0 { // the wait is no latency
+		latency = max(latency-waited, 0)
+	}
+	switch {
+	case res.Outcome == spillway.Refused: // it never ran
+		s.undo(&r, at)
+	default:
+		if s.levels.Learns(&r) {
+			now, _ := s.clock(r.Arrived)
+			s.levels.Done(&r, now, &spillway.Result{Outcome: res.Outcome, Latency: latency})
+		}
+		switch res.Outcome {
+		case spillway.Success:
+			s.inside.Answer(at, latency, int64(latency) < s.quick.Load())
+		case spillway.Failure:
+			s.failed.Add(1)
+			s.inside.Leave(at)
+		default:
+			s.inside.Leave(at)
+		}
+	}
 	if s.queue != nil && s.queue.waiting.Load() > 0 {
-		now, _ := s.clock(r.Arrived.Add(end))
+		now, _ := s.clock(r.Arrived.Add(res.Latency))
 		var ran int64
 		if res.Outcome != spillway.Refused {
 			ran = 1
@@ -201,25 +220,12 @@ func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 	}
 }
 
-func (s *Shedder) end(r *spillway.Request, at int, res *spillway.Result) {
-	if res.Outcome == spillway.Refused { // it never ran
-		if class := classOf(r.Priority); class != normal {
-			s.admitted[class].Add(-1)
-		}
-		s.inside.Undo(at)
-		return
+// undo ends a request that never ran.
+func (s *Shedder) undo(r *spillway.Request, at int) {
+	if class := classOf(r.Priority); class != normal {
+		s.admitted[class].Add(-1)
 	}
-	if s.levels.Learns(r) {
-		now, _ := s.clock(r.Arrived)
-		s.levels.Done(r, now, res)
-	}
-	switch res.Outcome {
-	case spillway.Success:
-		s.answers.add(at, res.Latency, time.Duration(s.quick.Load()))
-	case spillway.Failure:
-		s.answers.fail(at)
-	}
-	s.inside.Leave(at)
+	s.inside.Undo(at)
 }
 
 func classOf(p spillway.Priority) int {

@@ -18,6 +18,7 @@ type progress struct {
 	entered    int64
 	gone       int64
 	refused    int64
+	failed     int64
 	turned     int64
 	pause      time.Duration
 	since      time.Time // of the present state
@@ -68,10 +69,11 @@ func (s *Shedder) step(now time.Time) {
 	refused, gone := s.countRefused(), entered-inside
 	r.InFlight = float64(inside)
 	r.Admitted, r.Left, r.Refused = float64(entered-s.seen.entered), float64(gone-s.seen.gone), float64(refused-s.seen.refused)
-	var failed float64
-	r.Answered, r.Latency, r.Quick, failed = s.answers.take()
-	r.Ended = r.Answered + failed
-	s.seen.entered, s.seen.gone, s.seen.refused = entered, gone, refused
+	answered, quick, latency := s.inside.Answers()
+	failed := s.failed.Value()
+	r.Answered, r.Latency, r.Quick = float64(answered), latency, float64(quick)
+	r.Ended = r.Answered + float64(failed-s.seen.failed)
+	s.seen.entered, s.seen.gone, s.seen.refused, s.seen.failed = entered, gone, refused, failed
 	signal, signalErr := readSignals(s.opts.Signals, now)
 	r.Signal = signal != ""
 	if sched.Err == nil && s.witness.doubts(&r, s.law.Latency()) {

@@ -1,11 +1,13 @@
 package inflight
 
 import (
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,8 +43,12 @@ func TestNeverExceedsTheLimit(t *testing.T) {
 				all.Go(func() { calm[i], _ = count.Enter(NoLimit) })
 			}
 			all.Wait()
-			for _, at := range calm {
-				count.Leave(at)
+			for i, at := range calm {
+				if i%2 == 0 {
+					count.Leave(at)
+				} else {
+					count.Answer(at, 0, false)
+				}
 			}
 			var inside gauge
 			var admitted atomic.Int64
@@ -56,11 +62,14 @@ func TestNeverExceedsTheLimit(t *testing.T) {
 						admitted.Add(1)
 						inside.add()
 						inside.now.Add(-1)
-						if i%8 == 0 {
+						switch i % 8 {
+						case 0:
 							count.Undo(at)
 							admitted.Add(-1)
-						} else {
+						case 1, 2:
 							count.Leave(at)
+						default:
+							count.Answer(at, time.Duration(i), i%2 == 0)
 						}
 					}
 				})
@@ -96,9 +105,13 @@ func TestLastPlaceIsTakenOnce(t *testing.T) {
 					inside.add()
 				}
 				meet(4*round + 4) // before anybody leaves
-				if ok {
+				switch {
+				case ok && round%2 == 0:
 					inside.now.Add(-1)
 					count.Leave(at)
+				case ok:
+					inside.now.Add(-1)
+					count.Answer(at, time.Millisecond, false)
 				}
 			}
 		})
@@ -151,7 +164,8 @@ func TestIsANumberComparedWithALimit(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		count := sized(1 << rng.IntN(CellBits+1))
 		var held []int
-		var entered int64
+		var entered, answered, quick int64
+		var latency float64
 		limits := []int64{0, 1, 2, 5, 30, 200, NoLimit, -1}
 		limit := int64(5)
 		for range 2000 {
@@ -160,11 +174,20 @@ func TestIsANumberComparedWithALimit(t *testing.T) {
 			}
 			if n := len(held); n > 0 && rng.IntN(2) == 0 {
 				i := rng.IntN(n)
-				if rng.IntN(4) == 0 {
+				switch rng.IntN(4) {
+				case 0:
 					count.Undo(held[i])
 					entered--
-				} else {
+				case 1:
 					count.Leave(held[i])
+				default:
+					took, fast := time.Duration(rng.Int64N(int64(2*longest)>>rng.IntN(36)+1)), rng.IntN(2) == 0
+					count.Answer(held[i], took, fast)
+					answered++
+					latency += took.Seconds()
+					if fast {
+						quick++
+					}
 				}
 				held = append(held[:i], held[i+1:]...)
 			} else if at, ok := enterBy(count, rng.IntN(count.Len()+1), limit); ok {
@@ -178,7 +201,72 @@ func TestIsANumberComparedWithALimit(t *testing.T) {
 			require.Equal(t, int64(len(held)), size)
 			require.Equal(t, size, count.Size())
 			require.Equal(t, entered, in)
+			if rng.IntN(100) == 0 {
+				n, fast, sum := count.Answers()
+				require.Equal(t, answered, n)
+				require.Equal(t, quick, fast)
+				require.InDelta(t, latency, sum, float64(n)*unit.Seconds()+1e-6)
+				answered, quick, latency = 0, 0, 0
+			}
 		}
+	}
+}
+
+// Each answer is counted in one of the calls of Answers, whatever else goes on meanwhile: requests that enter, refusals that
+// collect the credits of other cells, and latencies that fill the word of a cell.
+func TestEachAnswerIsCountedOnce(t *testing.T) {
+	const goroutines, rounds = 8, 5_000 // of the longest latencies, the sum of a tick holds 65 thousand
+	for name, c := range map[string]struct {
+		limit   int64
+		latency time.Duration
+	}{
+		"calm": {NoLimit, 64 * time.Microsecond}, "narrow": {3, 64 * time.Microsecond}, "slow": {NoLimit, longest - unit}, "late": {6, longest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			count := sized(Cells)
+			var want, n, quick atomic.Int64
+			var sum float64
+			take := func() {
+				answers, fast, latency := count.Answers()
+				n.Add(answers)
+				quick.Add(fast)
+				sum += latency
+			}
+			var all, reader sync.WaitGroup
+			stop := make(chan struct{})
+			reader.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						take()
+						count.Totals()
+						runtime.Gosched()
+					}
+				}
+			})
+			for range goroutines {
+				all.Go(func() {
+					for range rounds {
+						if at, ok := count.Enter(c.limit); ok {
+							count.Answer(at, c.latency, true)
+							want.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			close(stop)
+			reader.Wait()
+			take()
+			require.Equal(t, want.Load(), n.Load())
+			require.Equal(t, want.Load(), quick.Load())
+			require.InEpsilon(t, float64(want.Load())*c.latency.Seconds(), sum, 1e-9)
+			size, entered := count.Totals()
+			require.Zero(t, size)
+			require.Equal(t, want.Load(), entered)
+		})
 	}
 }
 
@@ -199,13 +287,36 @@ func TestIdleCreditsAreRetired(t *testing.T) {
 		require.True(t, ok)
 	}
 	require.EqualValues(t, n, count.Size())
-	for range n {
-		count.Leave(0)
+	for i := range n {
+		if i%2 == 0 {
+			count.Leave(0)
+		} else {
+			count.Answer(0, time.Second, true)
+		}
 	}
 	require.Zero(t, count.Size())
 	_, entered := count.Totals()
 	require.EqualValues(t, n, entered)
+	require.Less(t, count.state.reserve.Load(), int64(hoard)+full&math.MaxInt64)
+	answers, quick, latency := count.Answers()
+	require.EqualValues(t, n/2, answers)
+	require.EqualValues(t, n/2, quick)
+	require.InDelta(t, n/2, latency, n/2*unit.Seconds())
 	require.Less(t, count.state.reserve.Load(), int64(hoard))
+}
+
+// A negative latency counts as none: it must not take from the sum of the others.
+func TestNegativeLatencyCountsAsNone(t *testing.T) {
+	count := New()
+	for _, latency := range []time.Duration{-time.Hour, 0, time.Second} {
+		at, ok := count.Enter(NoLimit)
+		require.True(t, ok)
+		count.Answer(at, latency, false)
+	}
+	n, quick, sum := count.Answers()
+	require.EqualValues(t, 3, n)
+	require.Zero(t, quick)
+	require.InDelta(t, 1, sum, 1e-6)
 }
 
 func TestZeroCounterAdmitsNothing(t *testing.T) {
@@ -216,6 +327,9 @@ func TestZeroCounterAdmitsNothing(t *testing.T) {
 	}
 	require.Zero(t, c.Size())
 	require.Zero(t, c.Len())
+	n, quick, latency := c.Answers()
+	require.Zero(t, n+quick)
+	require.Zero(t, latency)
 }
 
 func TestAllocatesNothing(t *testing.T) {
@@ -224,5 +338,8 @@ func TestAllocatesNothing(t *testing.T) {
 		at, _ := c.Enter(1)
 		_, _ = c.Enter(1) // refused
 		c.Leave(at)
+		at, _ = c.Enter(1)
+		c.Answer(at, time.Millisecond, false)
+		c.Answers()
 	}))
 }

@@ -220,11 +220,11 @@ func TestAskKnowsWhoIsOverItsShare(t *testing.T) {
 		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "small", int64(i+1)))
 		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "unknown", int64(i+1)))
 		require.Equal(t, Answer{Limit: 90, Fits: true}, ask(s, 0, "dear", int64(i+1)), "a fifth of the heavy one, by weight")
-		if a := ask(s, 0, "heavy", int64(i+1)); a.Over {
-			require.Equal(t, Answer{Limit: 70, Over: true}, a)
+		if a := ask(s, 0, "heavy", int64(i+1)); a.Over == OfKey {
+			require.Equal(t, Answer{Limit: 70, Over: OfKey}, a)
 			over++
 		}
-		require.False(t, ask(s, 0, "", int64(i+1)).Over)
+		require.Equal(t, None, ask(s, 0, "", int64(i+1)).Over)
 	}
 	require.InDelta(t, 750, over, 50)
 }

@@ -141,14 +141,24 @@ func weightOf(weights map[string]float64, key string) float64 {
 	return 1
 }
 
-// An Answer says what may become of a request.
+// An Answer says what may become of a request. It has no more than four fields, because the compiler keeps such structs in
+// registers.
 type Answer struct {
 	Limit   int64 // greatest number in flight that it may join
 	Dropped bool  // it is refused whatever is in flight
-	Over    bool  // its key has had its share, and other keys need theirs
-	Route   bool  // its route has had its share, and other routes need theirs
 	Fits    bool  // its key or its route sends less than its share, so it ranks above others of its priority
+	Over    Share // the share that is used up while others need theirs
 }
+
+// A Share is one of the shares that a request belongs to.
+type Share uint8
+
+// The shares.
+const (
+	None Share = iota
+	OfKey
+	OfRoute
+)
 
 // Ask returns the answer for a request. Time is in ns since any fixed moment; chance follows from it.
 func (s *State) Ask(q *spillway.Request, now int64) Answer {
@@ -158,7 +168,13 @@ func (s *State) Ask(q *spillway.Request, now int64) Answer {
 		s.count(class, q, 1<<shift)
 	}
 	for {
-		a, was := s.answer(mark, class, q, now), mark
+		var a Answer
+		if mark>>chooseAt&3 == 0 { // neither keys nor routes matter
+			a.Limit = s.limits[s.rank(mark, class)].Load()
+		} else {
+			a = s.answer(mark, class, q, now)
+		}
+		was := mark
 		if mark = s.mark.Load(); mark == was {
 			return a
 		}
@@ -195,8 +211,12 @@ func (s *State) answer(mark uint64, class int, q *spillway.Request, now int64) (
 			a.Dropped = class < int(mark>>dropAt&classMask) || !of.stays.of(&c).passes
 		}
 		if r == behind || a.Dropped {
-			a.Over = own.heavy && of.keys.fits.Load() > 0
-			a.Route = !a.Over && of.over.Load()
+			switch {
+			case own.heavy && of.keys.fits.Load() > 0:
+				a.Over = OfKey
+			case of.over.Load():
+				a.Over = OfRoute
+			}
 		}
 	}
 	a.Limit = s.limits[r].Load()
