@@ -192,23 +192,10 @@ func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 	if waited := time.Duration(t >> inflight.CellBits); waited > 0 { // the wait is no latency
 		latency = max(latency-waited, 0)
 	}
-	switch {
-	case res.Outcome == spillway.Refused: // it never ran
+	if res.Outcome == spillway.Refused { // it never ran
 		s.undo(&r, at)
-	default:
-		if s.levels.Learns(&r) {
-			now, _ := s.clock(r.Arrived)
-			s.levels.Done(&r, now, &spillway.Result{Outcome: res.Outcome, Latency: latency})
-		}
-		switch res.Outcome {
-		case spillway.Success:
-			s.inside.Answer(at, latency, int64(latency) < s.quick.Load())
-		case spillway.Failure:
-			s.failed.Add(1)
-			s.inside.Leave(at)
-		default:
-			s.inside.Leave(at)
-		}
+	} else {
+		s.end(&r, at, res.Outcome, latency)
 	}
 	if s.queue != nil && s.queue.waiting.Load() > 0 {
 		now, _ := s.clock(r.Arrived.Add(res.Latency))
@@ -217,6 +204,23 @@ func (s *Shedder) Done(r spillway.Request, t spillway.Ticket, res spillway.Resul
 			ran = 1
 		}
 		s.serve(now, ran)
+	}
+}
+
+// end ends a request that ran.
+func (s *Shedder) end(r *spillway.Request, at int, o spillway.Outcome, latency time.Duration) {
+	if s.levels.Learns(r) {
+		now, _ := s.clock(r.Arrived)
+		s.levels.Done(r, now, &spillway.Result{Outcome: o, Latency: latency})
+	}
+	switch o {
+	case spillway.Success:
+		s.inside.Answer(at, latency, int64(latency) < s.quick.Load())
+	case spillway.Failure:
+		s.failed.Add(1)
+		s.inside.Leave(at)
+	default:
+		s.inside.Leave(at)
 	}
 }
 
