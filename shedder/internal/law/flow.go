@@ -84,8 +84,12 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
+		if f.held == 0 && !l.latency.guessed { // answers may be missing already
+			before, covered, _ := h.last(2 * long)
+			f.held = before.ended / covered
+		}
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
-		if b.ended < p.Cost*f.held*seconds {
+		if b.ended < p.Cost*f.held*seconds && !f.stopped(p, h, window) {
 			f.lost(l, window, over)
 			return
 		}
@@ -95,6 +99,15 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 		f.wide *= squeeze
 		f.implied *= squeeze
 	}
+}
+
+// stopped reports whether fewer answers than before do not suggest a slow service: none comes at all, or they have come back.
+func (f *flow) stopped(p *Params, h *history, window float64) bool {
+	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.ended == 0 && f.held*seconds >= 7 { // not chance
+		return true
+	}
+	latest, seconds, _ := h.last(window / 4)
+	return h.interrupted(window) && latest.ended >= p.Enough && latest.ended >= p.Cost*f.held*seconds
 }
 
 // lost looks at the answers that a limit has cost, over ever longer windows.

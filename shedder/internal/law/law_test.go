@@ -193,6 +193,38 @@ func TestADependencyThatSlowsIsFollowed(t *testing.T) {
 	}
 }
 
+// A dependency that becomes 60 times slower counts as down at first, so it is refused much. The answers of before prove that
+// it is slow.
+func TestADependencyThatIsSixtyTimesSlowerIsFollowed(t *testing.T) {
+	for seed := range uint64(5) {
+		p := newPlant(seed, Options{}, 0, exponential(0.02))
+		p.run(20, 400)
+		p.takes = exponential(1.2)
+		p.reset()
+		p.run(5, 400)
+		require.Less(t, p.share(), 0.2, "seed %d: refused at first", seed)
+		p.reset()
+		p.run(15, 400)
+		require.Less(t, p.share(), 0.02, "seed %d: refused", seed)
+	}
+}
+
+// A dependency that stops answers nothing, so it is not slow. Soon after it is back, few clients wait: 103 on average, and 126 if
+// fewer answers in the seconds of the stop were taken for a sign of a slow service.
+func TestADependencyThatStopsIsNotSlow(t *testing.T) {
+	var waiting float64
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 8, exponential(0.02))
+		p.run(20, 280)
+		p.stall(3, 280)
+		p.run(0.6, 280)
+		waiting += p.inside() / 10
+		p.run(20, 280)
+		require.Less(t, p.latency.typical, 0.03, "seed %d: typical latency in seconds", seed)
+	}
+	require.Less(t, waiting, 112.0, "in flight 0.6 s later")
+}
+
 // A load that falls leaves fewer answers, and none of them is missing.
 func TestALoadThatFallsMissesNoAnswers(t *testing.T) {
 	for seed := range uint64(20) {

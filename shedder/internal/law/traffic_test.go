@@ -117,6 +117,18 @@ func (p *plant) run(seconds, rate float64) {
 	}
 }
 
+// stall runs while nothing that has begun ends, and nothing begins.
+func (p *plant) stall(seconds, rate float64) {
+	slots, arrived := p.slots, map[float64]float64{}
+	for i, end := range p.ends {
+		p.ends[i] = end + seconds
+		arrived[p.ends[i]] = p.arrived[end]
+	}
+	p.arrived, p.slots = arrived, max(len(p.ends), 1)
+	p.run(seconds, rate)
+	p.slots = slots
+}
+
 func (p *plant) inside() float64 { return float64(len(p.queue) + len(p.ends)) }
 
 func (p *plant) arrive(at float64) {
