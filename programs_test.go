@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/internal/pages"
+	"github.com/spillway-go/spillway/internal/race"
 )
 
 const (
@@ -74,6 +75,9 @@ func TestProgramsInPagesRun(t *testing.T) {
 	workspace := checkoutWorkspace(t)
 	if testing.Short() {
 		t.Skip("-short: the programs are only compiled")
+	}
+	if race.Enabled {
+		t.Skip("the programs are built without the race detector, so the step alone of .ci/run runs them")
 	}
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {

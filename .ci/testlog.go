@@ -3,7 +3,7 @@
 //	testlog failures FILE...              prints what failed tests, failed builds and non-JSON lines said
 //	testlog skips [-allow REGEXP] FILE... prints the tests that skipped and passed in no file; exits 1 if there is one whose
 //	                                      "package test: what it said" does not match
-//	testlog summary FILE...               prints the go command's own line of each package
+//	testlog summary FILE...               prints the go command's own line of each package, the first one and those of failures
 package main
 
 import (
@@ -127,8 +127,11 @@ func skips(events []event, allow *regexp.Regexp) {
 
 // summary prints the lines that go test without -json ends each package with.
 func summary(events []event) {
+	shown := map[string]bool{}
 	for _, e := range events {
-		if e.Test == "" && (strings.HasPrefix(e.Output, "ok  \t") || strings.HasPrefix(e.Output, "FAIL\t")) {
+		ok := strings.HasPrefix(e.Output, "ok  \t") && !shown[e.Package]
+		if e.Test == "" && (ok || strings.HasPrefix(e.Output, "FAIL\t")) {
+			shown[e.Package] = true
 			fmt.Print(e.Output)
 		}
 	}

@@ -1,5 +1,5 @@
-// Release rehearses a release of all modules, without publishing anything: it packs each of them as it would be tagged, serves them
-// from a folder, and gets, builds and installs them as users do.
+// Release rehearses a release of all modules, without publishing anything. It packs each of them as it would be tagged and serves them
+// from a folder. Then it gets, builds and installs them as users do.
 //
 //	go run ./internal/release                    with a version of its own
 //	go run ./internal/release -version v0.1.0 -write   puts the version into the go.mod files, before the tags are made
