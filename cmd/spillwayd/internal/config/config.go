@@ -117,6 +117,7 @@ type Redis struct {
 	Prefix       string        `conf:"prefix"`
 	Nodes        int           `conf:"nodes"`
 	Timeout      time.Duration `conf:"timeout"`
+	Term         time.Duration `conf:"term"`
 	Fallback     string        `conf:"fallback"`
 }
 
@@ -216,8 +217,9 @@ var calendars = map[string]limiter.Calendar{
 
 // Concurrency limits the requests of a route that run at once.
 type Concurrency struct {
-	Limit int    `conf:"limit"`
-	Per   string `conf:"per"`
+	Limit  int    `conf:"limit"`
+	Per    string `conf:"per"`
+	Shared bool   `conf:"shared"`
 }
 
 // The values of Per.

@@ -46,6 +46,7 @@ func (c *Config) setDefaults() {
 	if r := c.Redis; r != nil {
 		r.Prefix = cmp.Or(r.Prefix, "spillwayd")
 		r.Timeout = cmp.Or(r.Timeout, 100*time.Millisecond)
+		r.Term = cmp.Or(r.Term, 10*time.Second)
 		r.Fallback = cmp.Or(r.Fallback, FallbackDivide)
 	}
 	c.State = cmp.Or(c.State, "auto")

@@ -103,8 +103,7 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		policies = append(policies, p)
 	}
 	if l := r.Concurrency; l != nil {
-		name := config.ConcurrencyTarget(r.Name)
-		p, err := b.limit(limiter.Concurrency{Name: name, Limit: l.Limit}, name, l.Per)
+		p, err := b.concurrency(l, config.ConcurrencyTarget(r.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +164,19 @@ func (b *builder) quota(q *config.Quota, name string) (spillway.Policy, error) {
 	}
 	b.targets[name] = rules.Of(limit)
 	b.promise(q.Per, limit.Quota)
+	return b.trial(limit), nil
+}
+
+// concurrency makes a limit on the requests that run at once.
+func (b *builder) concurrency(l *config.Concurrency, name string) (spillway.Policy, error) {
+	if !l.Shared {
+		return b.limit(limiter.Concurrency{Name: name, Limit: l.Limit}, name, l.Per)
+	}
+	limit, err := b.p.limits.Concurrency(name, l.Limit, l.Per == config.PerClient)
+	if err != nil {
+		return nil, err
+	}
+	b.targets[name] = rules.Of(limit)
 	return b.trial(limit), nil
 }
 
