@@ -34,6 +34,8 @@
 //	    acceptRate: 5000/s           # new connections, before TLS; more wait; the default is no limit
 //	    maxHeader: 32KiB             # per request
 //	    maxStreams: 250              # HTTP/2 requests at once, per connection
+//	    maxUseless: 1000             # requests per second of a client that its own limits refuse, or that it resets within 5ms; with
+//	                                 # more it is shut out for 10s. Those of trusted peers do not count
 //	    headerTimeout: 5s            # to read the header of a request
 //	    idleTimeout: 75s             # between two requests
 //	    bodyTimeout: 20s             # wait for the body of a request, in all; each KiB of it adds 1s. None for gRPC

@@ -39,6 +39,7 @@ type Listen struct {
 	AcceptRate              limiter.Rate   `conf:"acceptRate"`
 	MaxHeader               Size           `conf:"maxHeader"`
 	MaxStreams              int            `conf:"maxStreams"`
+	MaxUseless              int            `conf:"maxUseless"`
 	HeaderTimeout           time.Duration  `conf:"headerTimeout"`
 	IdleTimeout             time.Duration  `conf:"idleTimeout"`
 	BodyTimeout             time.Duration  `conf:"bodyTimeout"`

@@ -60,6 +60,7 @@ func (l *Listen) setDefaults() {
 	l.MaxConnections = cmp.Or(l.MaxConnections, 20_000)
 	l.MaxHeader = cmp.Or(l.MaxHeader, 32<<10)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 250)
+	l.MaxUseless = cmp.Or(l.MaxUseless, 1000)
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 5*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 75*time.Second)
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, 20*time.Second)

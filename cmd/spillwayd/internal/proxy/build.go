@@ -15,6 +15,9 @@ import (
 	"github.com/spillway-go/spillway/shadow"
 )
 
+// clientPolicy is the name of the limit on the requests of a client that run at once.
+const clientPolicy = "client"
+
 // A builder makes routes from one Config.
 type builder struct {
 	p       *Proxy
@@ -47,7 +50,7 @@ func newBuilder(p *Proxy) (*builder, error) {
 		return nil, err
 	}
 	if c.Client.MaxConcurrent > 0 && b.key != nil {
-		limit, err := limiter.NewKeyed(limiter.Concurrency{Name: "client", Limit: c.Client.MaxConcurrent}, nil)
+		limit, err := limiter.NewKeyed(limiter.Concurrency{Name: clientPolicy, Limit: c.Client.MaxConcurrent}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +121,10 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		Request: b.request(r),
 		Exempt:  func(*http.Request) bool { return exempt },
 		Outcome: outcome,
-		Refuse:  b.p.log.refuse,
+		Refuse: func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
+			b.p.log.refuse(w, r, rej)
+			b.p.noteRefusal(r, rej)
+		},
 	}
 	if b.p.conf.Client.RateLimitHeaders && len(b.promised) > 0 {
 		o.RateLimit = &httpgate.RateLimit{Limits: b.promised}
