@@ -22,16 +22,32 @@ type hostileResult struct {
 	Answered float64 `json:"answered"` // share of the requests of others that are answered in time
 	P99      float64 `json:"p99_ms"`
 	Memory   int     `json:"rss_mb"` // of spillwayd, the most so far
+	CPU      float64 `json:"cpu"`    // CPUs that spillwayd used
 }
 
-const stranger = "127.0.0.2" // another address than that of the others
+const (
+	calm    = "calm" // no attack
+	clients = 20     // others, each with an address
+)
+
+// attack plays an attack, as a process of its own, until it is ended.
+func attack(name, address string) {
+	fmt.Println("listening on nothing")
+	for i, a := range attacks {
+		if a.name == name {
+			from.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i))} // the last stranger may be shut out
+			a.do(context.Background(), address)
+		}
+	}
+	select {}
+}
 
 // attacks are what a stranger does, until the context ends.
 var attacks = []struct {
 	name string
 	do   func(ctx context.Context, address string)
 }{
-	{"calm", func(context.Context, string) {}},
+	{calm, func(ctx context.Context, _ string) { <-ctx.Done() }},
 	{"slowloris", func(ctx context.Context, address string) { // 1000 headers, byte by byte
 		each(ctx, 1000, func() { drip(ctx, address, "GET / HTTP/1.1\r\nHost: a\r\nX: ") })
 	}},
@@ -92,7 +108,8 @@ var attacks = []struct {
 	}},
 }
 
-var from = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(stranger)}}
+// from connects from the address of the stranger.
+var from net.Dialer
 
 // each runs n copies of f again and again until ctx ends.
 func each(ctx context.Context, n int, f func()) {
@@ -136,8 +153,9 @@ func drip(ctx context.Context, address, text string) {
 	}
 }
 
-// measureHostile fills in what others get during each attack: they ask for half of the capacity of a pool.
-func (r *report) measureHostile(daemon, dir string, measured time.Duration) error {
+// measureHostile fills in what others get during each attack: they ask for half of the capacity of a pool. If apart is true, the
+// stranger gets the CPU that nobody else wants, as if it had a machine of its own.
+func (r *report) measureHostile(daemon, dir string, only []string, apart bool, measured time.Duration) error {
 	b, err := spawnSelf("pool")
 	if err != nil {
 		return err
@@ -145,7 +163,7 @@ func (r *report) measureHostile(daemon, dir string, measured time.Duration) erro
 	defer b.end()
 	file := filepath.Join(dir, "hostile.yaml")
 	text := fmt.Sprintf("listen: [{address: '127.0.0.1:0', bodyTimeout: 2s}]\nadmin: {address: 'off'}\nbackend: {urls: [%s]}\n"+
-		"client: {key: ip, maxConcurrent: 8}\n", b.url)
+		"client: {key: ip, maxConcurrent: 8}\nroutes: [{match: /, name: all, rate: {rate: 20/s, burst: 20, per: client}}]\n", b.url)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -155,24 +173,51 @@ func (r *report) measureHostile(daemon, dir string, measured time.Duration) erro
 	}
 	defer proxy.end()
 	for _, a := range attacks {
-		ctx, cancel := context.WithCancel(context.Background())
-		var under sync.WaitGroup
-		under.Go(func() { a.do(ctx, strings.TrimPrefix(proxy.url, "http://")) })
-		time.Sleep(time.Second) // until the attack is there
-		got := hostileResult{Attack: a.name}
-		got.Answered, got.P99 = others(proxy.url, measured)
-		cancel()
-		under.Wait()
-		if got.Memory, err = memory(proxy.cmd.Process.Pid); err != nil {
+		if len(only) > 0 && !slices.Contains(only, a.name) {
+			continue
+		}
+		got, err := measureAttack(a.name, proxy, apart, measured)
+		if err != nil {
 			return err
 		}
-		fmt.Printf("hostile %-12s others: answered %.3f p99 %.0f ms, memory of spillwayd %d MB\n", got.Attack, got.Answered, got.P99, got.Memory)
+		fmt.Printf("hostile %-12s others: answered %.3f p99 %.0f ms, spillwayd: %.2f CPUs, %d MB\n", got.Attack, got.Answered, got.P99, got.CPU, got.Memory)
 		r.Hostile = append(r.Hostile, got)
 	}
 	return nil
 }
 
-// others sends half of the capacity in even steps.
+// measureAttack measures one attack.
+func measureAttack(name string, proxy *child, apart bool, measured time.Duration) (got hostileResult, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return got, err
+	}
+	command := []string{self, "role", "attack", name, strings.TrimPrefix(proxy.url, "http://")}
+	if apart {
+		command = append([]string{"nice", "-n", "19"}, command...)
+	}
+	attacker, err := spawn(command[0], command[1:]...)
+	if err != nil {
+		return got, err
+	}
+	defer attacker.end()
+	time.Sleep(time.Second) // until the attack is there
+	before, err := proxy.cpu()
+	if err != nil {
+		return got, err
+	}
+	at := time.Now()
+	got.Attack = name
+	got.Answered, got.P99 = others(proxy.url, measured)
+	after, err := proxy.cpu()
+	got.CPU = (after - before).Seconds() / time.Since(at).Seconds()
+	if err == nil {
+		got.Memory, err = memory(proxy.cmd.Process.Pid)
+	}
+	return got, err
+}
+
+// others sends half of the capacity in even steps, from several addresses.
 func others(url string, measured time.Duration) (answered, p99 float64) {
 	load := 0.5 * workers / work.Seconds()
 	var (
@@ -181,10 +226,14 @@ func others(url string, measured time.Duration) (answered, p99 float64) {
 		took  []float64
 		sent  atomic.Int64
 	)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+	var each []*http.Client
+	for i := range clients {
+		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i))}}
+		each = append(each, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DialContext: from.DialContext}})
+	}
 	for began := time.Now(); time.Since(began) < measured; time.Sleep(2 * time.Millisecond) {
 		for float64(sent.Load()) < load*time.Since(began).Seconds() {
-			sent.Add(1)
+			client := each[sent.Add(1)%clients]
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()

@@ -16,8 +16,8 @@
 // After the event "halved" a second is left out, and the capacity is half of the one before. After "killed" the second after the
 // proxy listens again is left out.
 //
-// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the memory of spillwayd. The
-// attacks with frames of HTTP/2 are as fast as spillwayd reads.
+// The backend "hostile" is a pool behind spillwayd while a stranger attacks it: what others get, and the CPUs and the memory of
+// spillwayd. Each client has a rate of 20 requests per second. The attacks with frames of HTTP/2 are as fast as spillwayd reads.
 package main
 
 import (
@@ -66,9 +66,11 @@ func main() {
 	loads := flag.String("loads", "5", "loads as multiples of the capacity")
 	seconds := flag.Float64("seconds", 5, "seconds of each measured load")
 	calm := flag.Duration("calm", 0, "time with half of the capacity before the load; without it the guard starts cold, with the first request of the load")
+	only := flag.String("attacks", "", "attacks of the backend hostile, with commas between them; empty for all")
+	apart := flag.Bool("apart", false, "the stranger gets only the CPU that nobody else wants (nice 19), as if it had a machine of its own")
 	out := flag.String("json", "", "file for the figures")
 	flag.Parse()
-	if err := run(*requests, split(*backends), split(*guards), split(*loads), *event, *calm, *seconds, *out); err != nil {
+	if err := run(*requests, split(*backends), split(*guards), split(*loads), split(*only), *apart, *event, *calm, *seconds, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)
 	}
@@ -78,7 +80,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-func run(requests int, backends, guards, loads []string, event string, calm time.Duration, seconds float64, out string) error {
+func run(requests int, backends, guards, loads, attacks []string, apart bool, event string, calm time.Duration, seconds float64, out string) error {
 	dir, err := os.MkdirTemp("", "spillway-proxy")
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func run(requests int, backends, guards, loads []string, event string, calm time
 			r.PlainCPU, r.ProxyCPU, r.ProxyRatio, r.RefusalCPU, r.RefusalRatio)
 	}
 	for _, backend := range backends {
-		if err := r.overload(daemon, dir, backend, guards, loads, event, calm, seconds); err != nil {
+		if err := r.overload(daemon, dir, backend, guards, loads, attacks, apart, event, calm, seconds); err != nil {
 			return err
 		}
 	}
@@ -116,9 +118,9 @@ func run(requests int, backends, guards, loads []string, event string, calm time
 }
 
 // overload plays all cells of one backend.
-func (r *report) overload(daemon, dir, backend string, guards, loads []string, event string, calm time.Duration, seconds float64) error {
+func (r *report) overload(daemon, dir, backend string, guards, loads, attacks []string, apart bool, event string, calm time.Duration, seconds float64) error {
 	if backend == "hostile" {
-		return r.measureHostile(daemon, dir, time.Duration(seconds*float64(time.Second)))
+		return r.measureHostile(daemon, dir, attacks, apart, time.Duration(seconds*float64(time.Second)))
 	}
 	capacity, err := capacityOfBackend(backend, dir)
 	if errors.Is(err, errSkip) {

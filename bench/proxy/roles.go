@@ -53,6 +53,9 @@ func play(role string, args []string) {
 		server http.Server
 	)
 	switch role {
+	case "attack":
+		attack(args[0], args[1])
+		return
 	case "fast":
 		answer := []byte(strings.Repeat("x", 1024))
 		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) })

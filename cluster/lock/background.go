@@ -63,26 +63,33 @@ func (s *Semaphore) renewLoop() {
 
 // renewDue renews the leases that are due, and returns when the calls have ended, with an answer or without.
 func (s *Semaphore) renewDue(now time.Time) {
-	due := map[string][]*permit{}
+	due := map[kind][]*permit{}
 	s.mu.Lock()
 	for _, p := range s.permits {
 		if p.step(now) == stepRenew {
-			due[p.key] = append(due[p.key], p)
+			k := kind{p.key, p.ctx == nil}
+			due[k] = append(due[k], p)
 		}
 	}
 	s.mu.Unlock()
 	var renewals []renewal
-	for key, permits := range due {
+	for k, permits := range due {
 		for part := range slices.Chunk(permits, tokensEach) {
-			renewals = append(renewals, renewal{key, part})
+			renewals = append(renewals, renewal{k, part})
 		}
 	}
 	call.Pipelines(renewals, s.renewSome)
 }
 
+// A kind is the common part of permits that one command can renew.
+type kind struct {
+	key     string
+	request bool // permits of requests, which take a lease if they have none
+}
+
 // A renewal is a group of permits that one command can renew.
 type renewal struct {
-	key     string
+	kind
 	permits []*permit
 }
 
@@ -93,7 +100,7 @@ func (s *Semaphore) renewSome(renewals []renewal) {
 		for j, p := range r.permits {
 			tokens[j] = p.token
 		}
-		commands[i] = s.renewal(r.key, tokens)
+		commands[i] = s.renewal(r.key, r.request, tokens)
 	}
 	sent := time.Now()
 	replies, errs := s.renewals.RunAll(s.ctx, s.scripts.renew, commands)

@@ -324,27 +324,40 @@ func TestSemaphoreAsAPolicy(t *testing.T) {
 
 // Redis is gone, and Fallback decides.
 func TestSemaphoreOnLoss(t *testing.T) {
-	for _, loss := range []cluster.Fallback{cluster.AllowAll, cluster.RefuseAll} {
+	for loss, want := range map[cluster.Fallback]int{cluster.Divide: 2, cluster.AllowAll: 5, cluster.RefuseAll: 0} {
 		t.Run(loss.String(), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			s := semaphoreAt(t, server.Addr(), Options{Limit: 1, Fallback: loss, Timeout: 200 * time.Millisecond, Breaker: quick()})
+			o := Options{Limit: 4, Nodes: 2, Fallback: loss, Timeout: 200 * time.Millisecond, Breaker: quick()}
+			s := semaphoreAt(t, server.Addr(), o)
 			server.Kill()
-			for range 5 {
-				ticket, err := s.Admit(t.Context(), spillway.Request{Key: "k"})
-				if loss == cluster.AllowAll {
-					require.NoError(t, err)
-					s.Done(spillway.Request{Key: "k"}, ticket, spillway.Result{})
-				} else {
-					requireFull(t, err, "redis unavailable")
+			r, why := spillway.Request{Key: "k"}, "limit reached"
+			if loss == cluster.RefuseAll {
+				why = "redis unavailable"
+			}
+			for range 2 { // once more when the first ones have ended
+				var tickets []spillway.Ticket
+				for range 5 {
+					ticket, err := s.Admit(t.Context(), r)
+					if err != nil {
+						requireFull(t, err, why)
+						continue
+					}
+					tickets = append(tickets, ticket)
+				}
+				require.Len(t, tickets, want)
+				for _, ticket := range tickets {
+					s.Done(r, ticket, spillway.Result{})
 				}
 			}
+			require.Zero(t, s.Stats().Expiring, "Redis knows nothing of them")
 			require.GreaterOrEqual(t, s.Stats().Unanswered, int64(5))
-			require.Equal(t, map[cluster.Fallback]int64{cluster.AllowAll: 5, cluster.RefuseAll: 0}[loss], s.Stats().ByFallback)
+			require.Equal(t, int64(2*want), s.Stats().ByFallback)
 			server.Restart()
 			require.Eventually(t, func() bool {
-				ticket, err := s.Admit(t.Context(), spillway.Request{Key: "k"})
-				return err == nil && ticket != 0
+				before := s.Stats().ByFallback
+				_, err := s.Admit(t.Context(), r)
+				return err == nil && s.Stats().ByFallback == before
 			}, 20*time.Second, time.Millisecond)
 			require.Eventually(t, func() bool {
 				_, err := s.Admit(t.Context(), spillway.Request{Key: "k"})

@@ -22,15 +22,37 @@ type permit struct {
 
 	mu     sync.Mutex
 	lease  tenure
+	asked  time.Time // when the last call that may have taken or renewed the lease was sent; zero if there was none
 	shares int
-	lost   bool
+	lost   bool // the lease ended, or there was none yet
+}
+
+// register adds p to the permits. The caller holds the lock.
+func (s *Semaphore) register(p *permit) {
+	s.permits[p.serial] = p
+	if p.ctx == nil {
+		s.requests[p.key]++
+	}
+}
+
+// unregister removes p. The caller holds the lock.
+func (s *Semaphore) unregister(p *permit) {
+	if s.permits[p.serial] != p {
+		return
+	}
+	delete(s.permits, p.serial)
+	if p.ctx == nil {
+		if s.requests[p.key]--; s.requests[p.key] == 0 {
+			delete(s.requests, p.key)
+		}
+	}
 }
 
 // adopt makes a permit of a grant by Redis, for a call that was sent at the given time, or gives it back if it is too
 // late. A permit with a parent has a context.
 func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token string, fence int64, sent time.Time, unsure bool) (*permit, error) {
 	p := &permit{
-		s: s, serial: serial, key: key, token: token, fence: fence, unsure: unsure, shares: 1,
+		s: s, serial: serial, key: key, token: token, fence: fence, unsure: unsure, shares: 1, asked: sent,
 		lease: tenure{ttl: s.ttl, guard: s.guard, from: sent},
 	}
 	now := time.Now()
@@ -44,7 +66,7 @@ func (s *Semaphore) adopt(parent context.Context, serial uint64, key, token stri
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {
-		s.permits[serial] = p
+		s.register(p)
 	}
 	s.mu.Unlock()
 	if closed {
@@ -68,6 +90,12 @@ func (p *permit) step(now time.Time) step {
 	step := p.lease.step(now)
 	if step == stepOver {
 		p.lose()
+		if p.ctx == nil && p.lease.due(now) { // a request continues without its lease, and gets another one
+			step = stepRenew
+		}
+	}
+	if step == stepRenew {
+		p.asked = now
 	}
 	return step
 }
@@ -102,9 +130,16 @@ func (p *permit) answered(sent time.Time, yes bool, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ctx == nil && p.shares == 0 && (yes || err != nil) { // its release may have come before the renewal
+		p.s.giveBack(p.back())
+		return
+	}
 	switch {
 	case err != nil:
 		p.lease.unanswered(now)
+	case yes && p.ctx == nil:
+		p.lease.regained(sent)
+		p.lost = false
 	case yes:
 		if !p.lease.renewed(sent, now) {
 			p.lose()
@@ -118,7 +153,7 @@ func (p *permit) answered(sent time.Time, yes bool, err error) {
 // end ends the use of the permit by this process, and reports whether it was still valid. Ending it twice is harmless.
 func (p *permit) end(cause error) (good bool) {
 	p.s.mu.Lock()
-	delete(p.s.permits, p.serial)
+	p.s.unregister(p)
 	p.s.mu.Unlock()
 	now := time.Now()
 	p.mu.Lock()
@@ -137,11 +172,20 @@ func (p *permit) end(cause error) (good bool) {
 	return !p.lost
 }
 
-// handBack returns the release to send to Redis.
+// handBack returns the release to send to Redis. Its time is zero if Redis knows nothing of the permit.
 func (p *permit) handBack() handBack {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return handBack{key: p.key, token: p.token, bury: p.unsure, until: p.lease.from.Add(p.s.ttl + p.s.ttl/10)}
+	return p.back()
+}
+
+// back does the same for a caller that holds the lock.
+func (p *permit) back() handBack {
+	b := handBack{key: p.key, token: p.token, bury: p.unsure}
+	if !p.asked.IsZero() {
+		b.until = p.asked.Add(p.s.ttl + p.s.ttl/10)
+	}
+	return b
 }
 
 // A Lease is a permit of a [Semaphore]. Its methods may be called concurrently.

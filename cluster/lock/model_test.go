@@ -94,13 +94,17 @@ func (m *semModel) acquire(token string, limit, ttl, wait, room, brief int64) []
 	return []int64{0, left, held, int64(place) + 1}
 }
 
-func (m *semModel) renew(ttl int64, tokens []string) []int64 {
+func (m *semModel) renew(ttl, anew int64, tokens []string) []int64 {
 	out := make([]int64, len(tokens))
 	for i, token := range tokens {
-		if m.holders[token] > 0 {
-			m.holders[token] = m.now + ttl
-			out[i] = 1
+		switch {
+		case m.holders[token] > 0:
+		case anew == 1 && m.dead[token] == 0:
+			m.fences[token] = m.number()
+		default:
+			continue
 		}
+		m.holders[token], out[i] = m.now+ttl, 1
 	}
 	return out
 }
@@ -158,10 +162,10 @@ func runModel(t *testing.T, client *redis.Client, rng *rand.Rand, name string) {
 			want = m.acquire(token, limit, ttl, wait, room, brief)
 			got, err = c.Run(t.Context(), scripts.acquire, keys, token, limit, ttl, wait, room, brief, now)
 		case op < 7:
-			tokens := some()
-			call = fmt.Sprint("renew ", tokens, ttl)
-			want = m.renew(ttl, tokens)
-			got, err = c.Run(t.Context(), scripts.renew, keys, ttl, tokens[0], tokens[1], now)
+			tokens, anew := some(), rng.Int64N(4)/3
+			call = fmt.Sprint("renew ", tokens, ttl, anew)
+			want = m.renew(ttl, anew, tokens)
+			got, err = c.Run(t.Context(), scripts.renew, keys, ttl, anew, tokens[0], tokens[1], now)
 		case op < 9:
 			tokens, grave := some(), rng.Int64N(4)/3*8_000_000
 			call = fmt.Sprint("release ", tokens, grave)

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	minTTL, maxTTL = 50 * time.Millisecond, time.Hour
 	maxPoll        = 10 * time.Second
 	maxHolders     = 1 << 20
+	maxNodes       = 1 << 16
 )
 
 // Options tune a [Semaphore]. Client is required. Processes that share a semaphore must use the
@@ -48,9 +50,12 @@ type Options struct {
 	// MaxWait is the longest wait of Acquire, whatever the deadline of its context. If MaxWait is 0, Acquire waits
 	// until its context ends.
 	MaxWait time.Duration
-	// Fallback decides in [Semaphore.Admit] while Redis does not answer: [cluster.AllowAll] admits requests, and [cluster.RefuseAll] refuses
-	// them with "redis unavailable". If Fallback is 0, it is RefuseAll. Acquire and TryAcquire return the error instead.
+	// Fallback decides in [Semaphore.Admit] while Redis does not answer: [cluster.AllowAll] admits requests, [cluster.Divide] admits them
+	// while this process runs fewer than 1/Nodes of Limit for the key, at least one, and [cluster.RefuseAll] refuses them with "redis
+	// unavailable". If Fallback is 0, it is RefuseAll. Acquire and TryAcquire return the error instead.
 	Fallback cluster.Fallback
+	// Nodes is the number of processes that divide the limit when they [cluster.Divide] it, at most 65536.
+	Nodes int
 	// Timeout bounds each call of Redis that a caller waits for, 1ms..1m. If Timeout is 0, it is 100 ms.
 	// Renewals, for which no caller waits, may take TTL/6 and at most 2s if that is longer.
 	Timeout time.Duration `tune:"-"`
@@ -86,8 +91,12 @@ func (o *Options) validate() error {
 		return fmt.Errorf("lock: Poll must be in 1ms..%v, got %v", maxPoll, o.Poll)
 	case o.MaxWait < 0:
 		return fmt.Errorf("lock: MaxWait must not be negative, got %v", o.MaxWait)
-	case o.Fallback != cluster.AllowAll && o.Fallback != cluster.RefuseAll:
-		return fmt.Errorf("lock: Fallback must be AllowAll or RefuseAll, got %v", o.Fallback)
+	case o.Fallback < cluster.Divide || o.Fallback > cluster.RefuseAll:
+		return fmt.Errorf("lock: Fallback must be Divide, AllowAll or RefuseAll, got %v", o.Fallback)
+	case o.Nodes < 0 || o.Nodes > maxNodes:
+		return fmt.Errorf("lock: Nodes must be in 1..%d, got %d", maxNodes, o.Nodes)
+	case o.Fallback == cluster.Divide && o.Nodes == 0:
+		return errors.New("lock: Nodes must be set to Divide the limit while Redis does not answer, got 0")
 	}
 	if err := call.ValidateName("Prefix", o.Prefix, "{}"); err != nil {
 		return fmt.Errorf("lock: %w", err)

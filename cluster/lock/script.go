@@ -91,9 +91,14 @@ func (s *Semaphore) ask(ctx context.Context, key, token string, patience time.Du
 // patience is how long a place in the queue lasts for a caller that asks every poll, without another call.
 func (s *Semaphore) patience(poll time.Duration) time.Duration { return 4*poll + s.conn.Timeout }
 
-// renewal returns the command that asks for another TTL for tokens of one key. Its reply has 1 for each renewed token.
-func (s *Semaphore) renewal(key string, tokens []string) []any {
-	return s.scripts.renew.Command(s.keys(key), append([]any{s.ttl.Microseconds()}, anys(tokens)...))
+// renewal returns the command that asks for another TTL for tokens of one key. If regain is true, tokens without a lease get one,
+// whatever the limit. Its reply has 1 for each token with a lease.
+func (s *Semaphore) renewal(key string, regain bool, tokens []string) []any {
+	anew := 0
+	if regain {
+		anew = 1
+	}
+	return s.scripts.renew.Command(s.keys(key), append([]any{s.ttl.Microseconds(), anew}, anys(tokens)...))
 }
 
 // release returns the command that gives tokens of one key back. If bury is true, calls for them may still be on their

@@ -69,14 +69,15 @@ type Semaphore struct {
 
 	listening atomic.Bool
 
-	mu      sync.Mutex
-	closed  bool
-	heard   bool                     // a goroutine listens
-	permits map[uint64]*permit       // by serial
-	waiters map[string]chan struct{} // by token
-	back    []handBack               // on their way to Redis
-	going   int                      // taken from back and not yet answered
-	wake    chan struct{}            // back is not empty
+	mu       sync.Mutex
+	closed   bool
+	heard    bool                     // a goroutine listens
+	permits  map[uint64]*permit       // by serial
+	requests map[string]int           // permits of requests, by key
+	waiters  map[string]chan struct{} // by token
+	back     []handBack               // on their way to Redis
+	going    int                      // taken from back and not yet answered
+	wake     chan struct{}            // back is not empty
 }
 
 // Stats is a snapshot of a [Semaphore] in this process alone. [Semaphore.Peek] asks Redis about all processes.
@@ -90,7 +91,7 @@ type Stats struct {
 	Admitted   int64 // permits acquired
 	Refused    int64 // calls refused: the sum of ByReason
 	ByReason   []spillway.Refusal
-	ByFallback int64 // requests admitted without a permit, because Fallback is AllowAll
+	ByFallback int64 // requests admitted by Fallback, without Redis
 	Unanswered int64 // calls that Redis did not answer
 	Lapsed     int64 // leases that ended before they were given back
 	Expiring   int64 // permits that return only by their TTL, because their release did not reach Redis
@@ -167,7 +168,7 @@ func New(o *Options) (*Semaphore, error) {
 		node: base64.RawURLEncoding.EncodeToString(id[:]),
 		ttl:  opts.TTL, guard: opts.Guard, poll: opts.Poll,
 		conn: c, renewals: renewals, scripts: newScripts(call.Clock, opts.Prefix+wakeChannel),
-		permits: map[uint64]*permit{}, waiters: map[string]chan struct{}{}, wake: make(chan struct{}, 1),
+		permits: map[uint64]*permit{}, requests: map[string]int{}, waiters: map[string]chan struct{}{}, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}),
 	}
 	for why, text := range [numRefused]string{rejections.Limit, rejections.Full, rejections.Wait, reason.Unavailable} {
@@ -201,7 +202,7 @@ func (s *Semaphore) Options() Options {
 	return Options{}
 }
 
-// Tune changes Limit, MaxQueue, MaxWait and Fallback, as far as this process decides them. It does not wait. A field of
+// Tune changes Limit, MaxQueue, MaxWait, Fallback and Nodes, as far as this process decides them. It does not wait. A field of
 // o that is 0 stands for its default. After a decrease of Limit, holders keep their permits, and no caller gets a new
 // one until there is room. A call that waits keeps its MaxWait. The error names the field that is invalid, or that
 // cannot change; then nothing has changed.
@@ -234,7 +235,7 @@ func (s *Semaphore) Check(o Options) (Options, error) {
 	was, is := reflect.ValueOf(*old), reflect.ValueOf(o)
 	for i := range was.NumField() {
 		switch name := was.Type().Field(i).Name; name {
-		case "Limit", "MaxQueue", "MaxWait", "Fallback":
+		case "Limit", "MaxQueue", "MaxWait", "Fallback", "Nodes":
 		case "Client":
 			if c := was.Field(i).Elem(); c.Comparable() && !c.Equal(is.Field(i).Elem()) {
 				return o, errors.New("lock: Tune: Client cannot change")
@@ -296,7 +297,9 @@ func (s *Semaphore) Close() error {
 	s.mu.Unlock()
 	for _, p := range permits {
 		p.end(ErrClosed)
-		s.giveBack(p.handBack())
+		if back := p.handBack(); !back.until.IsZero() {
+			s.giveBack(back)
+		}
 	}
 	s.calls.Wait() // they may have permits to give back
 	s.cancel()

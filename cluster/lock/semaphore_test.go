@@ -317,12 +317,13 @@ func TestSemaphoreTune(t *testing.T) {
 	require.ErrorContains(t, tune(s, -1), "lock: Limit must be in 1..1048576, got -1")
 	require.Equal(t, int64(1), s.Stats().Limit)
 	for want, change := range map[string]func(*Options){
-		"TTL must stay 1m0s, got 1h0m0s":           func(o *Options) { o.TTL, o.Guard = time.Hour, 6*time.Minute },
-		`Name must stay semaphore, got other`:      func(o *Options) { o.Name = "other" },
-		"Client cannot change":                     func(o *Options) { o.Client = redis.NewClient(&redis.Options{}) },
-		"Breaker cannot change":                    func(o *Options) { o.Breaker = &breaker.Options{} },
-		"Guard must be in":                         func(o *Options) { o.Guard = time.Hour },
-		"Fallback must be AllowAll or RefuseAll, ": func(o *Options) { o.Fallback = cluster.Divide },
+		"TTL must stay 1m0s, got 1h0m0s":                   func(o *Options) { o.TTL, o.Guard = time.Hour, 6*time.Minute },
+		`Name must stay semaphore, got other`:              func(o *Options) { o.Name = "other" },
+		"Client cannot change":                             func(o *Options) { o.Client = redis.NewClient(&redis.Options{}) },
+		"Breaker cannot change":                            func(o *Options) { o.Breaker = &breaker.Options{} },
+		"Guard must be in":                                 func(o *Options) { o.Guard = time.Hour },
+		"Fallback must be Divide, AllowAll or RefuseAll, ": func(o *Options) { o.Fallback = cluster.HoldLease },
+		"Nodes must be set to Divide ":                     func(o *Options) { o.Fallback = cluster.Divide },
 	} {
 		o := s.Options()
 		change(&o)
@@ -366,7 +367,9 @@ func TestSemaphoreOptions(t *testing.T) {
 		{Options{Client: c, Limit: 1, TTL: -1}, "lock: TTL must be in 50ms..1h0m0s, got -1ns"},
 		{Options{Client: c, Limit: 1, Guard: time.Millisecond}, "Guard must be in 200ms..5s, TTL/50 to TTL/2, got 1ms"},
 		{Options{Client: c, Limit: 1, Poll: time.Hour}, "lock: Poll must be in 1ms..10s, got 1h0m0s"},
-		{Options{Client: c, Limit: 1, Fallback: cluster.Divide}, "lock: Fallback must be AllowAll or RefuseAll, got divide"},
+		{Options{Client: c, Limit: 1, Fallback: cluster.HoldLease}, "lock: Fallback must be Divide, AllowAll or RefuseAll, got hold"},
+		{Options{Client: c, Limit: 1, Fallback: cluster.Divide}, "lock: Nodes must be set to Divide the limit while Redis does not answer, got 0"},
+		{Options{Client: c, Limit: 1, Nodes: -1}, "lock: Nodes must be in 1..65536, got -1"},
 		{Options{Client: c, Limit: 1, Timeout: time.Hour}, "lock: Timeout must be in 1ms..1m0s, got 1h0m0s"},
 	} {
 		_, err := New(&o.o)

@@ -30,10 +30,15 @@ func (l *tenure) step(now time.Time) step {
 	case l.over || !now.Before(l.ends()):
 		l.over = true
 		return stepOver
-	case now.Before(l.from.Add(l.ttl / 3)), now.Before(l.retry):
+	case !l.due(now):
 		return stepKeep
 	}
 	return stepRenew
+}
+
+// due reports whether it is time to ask for more.
+func (l *tenure) due(now time.Time) bool {
+	return !now.Before(l.from.Add(l.ttl/3)) && !now.Before(l.retry)
 }
 
 // renewed records that Redis granted a call sent at the given time. It reports whether the lease continues: a grant
@@ -47,6 +52,11 @@ func (l *tenure) renewed(sent, now time.Time) bool {
 	}
 	l.retry = time.Time{}
 	return true
+}
+
+// regained records that Redis granted a call sent at the given time, for a lease that may have been over.
+func (l *tenure) regained(sent time.Time) {
+	l.from, l.retry, l.over = sent, time.Time{}, false
 }
 
 // refused records that Redis no longer knows the lease.

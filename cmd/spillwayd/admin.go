@@ -78,12 +78,12 @@ type connections struct{ *listen.Listener }
 func (c connections) Metrics() iter.Seq[stats.Metric] {
 	return func(yield func(stats.Metric) bool) {
 		s := c.Counts()
-		const help = "Connections, by what became of them."
 		for _, m := range []stats.Metric{
 			{Name: "spillwayd.connections.open", Help: "Open connections.", Unit: "{connection}", Kind: stats.KindGauge, Value: float64(s.Open)},
-			counted("accepted", help, s.Accepted-s.OverClient-s.BadProxy),
-			counted("over_client", help, s.OverClient),
-			counted("bad_proxy", help, s.BadProxy),
+			counted("accepted", s.Accepted-s.OverClient-s.BadProxy),
+			counted("flooding", s.Flooding),
+			counted("over_client", s.OverClient),
+			counted("bad_proxy", s.BadProxy),
 		} {
 			if !yield(m) {
 				return
@@ -92,9 +92,9 @@ func (c connections) Metrics() iter.Seq[stats.Metric] {
 	}
 }
 
-func counted(result, help string, n int64) stats.Metric {
+func counted(result string, n int64) stats.Metric {
 	return stats.Metric{
-		Name: "spillwayd.connections", Help: help, Unit: "{connection}", Kind: stats.KindCounter,
+		Name: "spillwayd.connections", Help: "Connections, by what became of them.", Unit: "{connection}", Kind: stats.KindCounter,
 		Labels: []stats.Label{{Name: "result", Value: result}}, Value: float64(n),
 	}
 }

@@ -34,6 +34,8 @@
 //	    acceptRate: 5000/s           # new connections, before TLS; more wait; the default is no limit
 //	    maxHeader: 32KiB             # per request
 //	    maxStreams: 250              # HTTP/2 requests at once, per connection
+//	    maxUseless: 1000             # requests per second of a client that its own limits refuse, or that it resets within 5ms; with
+//	                                 # more it is shut out for 10s. Those of trusted peers do not count
 //	    headerTimeout: 5s            # to read the header of a request
 //	    idleTimeout: 75s             # between two requests
 //	    bodyTimeout: 20s             # wait for the body of a request, in all; each KiB of it adds 1s. None for gRPC
@@ -62,6 +64,7 @@
 //	  prefix: spillwayd              # of all keys; services that share a Redis need one each
 //	  nodes: 3                       # processes that share the limits; required
 //	  timeout: 100ms                 # the longest wait of a request for Redis
+//	  term: 10s                      # how long the places of a process that died stay taken
 //	  fallback: divide               # while Redis does not answer. divide: each process has its part of the limits; allow; refuse
 //	trusted: [10.0.0.0/8]            # proxies in front: their X-Forwarded-For, -Proto, -Host and priorities count
 //	client:
@@ -83,7 +86,7 @@
 //	                                 # is up); maxWait: wait for a turn instead of a 429; maxQueue: requests that wait, 128 with
 //	                                 # maxWait; shared: by all processes, through redis
 //	    quotas: [{limit: 10000, every: day, zone: UTC, per: client, shared: true}]   # every: minute, hour, day or month; per: client, all
-//	    concurrency: {limit: 20, per: all}
+//	    concurrency: {limit: 20, per: all, shared: false}   # requests at once; per: client, all
 //	    maxBody: 1MiB
 //	    exempt: false                # passes by the gate, and is only counted
 //	log: {access: off, refusals: 10} # access: off or on, in JSON; refusals: lines per second at most, also while access is off

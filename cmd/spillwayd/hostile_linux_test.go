@@ -107,7 +107,7 @@ var attacks = map[string]struct {
 
 const (
 	speaksHTTP2 = "rapid reset, continuation, empty continuations, pings, many streams" // attacks that begin with the preface
-	areEnded    = "continuation, endless header"                                        // attacks whose connections the server ends
+	areEnded    = "rapid reset, continuation, endless header"                           // attacks whose connections the server ends
 )
 
 // While a stranger floods a listener, the requests of others are answered, and the memory stays bounded. The memory stands in /proc, and

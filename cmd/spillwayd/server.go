@@ -121,9 +121,13 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	if err != nil {
 		return err
 	}
+	useless := o.MaxUseless
+	if s.conf.DryRun {
+		useless = 0
+	}
 	l, err := listen.New(inner, listen.Options{
 		MaxConnections: o.MaxConnections, MaxPerClient: o.MaxConnectionsPerClient, AcceptRate: o.AcceptRate, ProxyProtocol: o.ProxyProtocol,
-		WriteTimeout: o.AnswerTimeout, Logger: s.logger,
+		MaxUseless: useless, WriteTimeout: o.AnswerTimeout, Logger: s.logger,
 	})
 	if err != nil {
 		inner.Close()
@@ -136,6 +140,7 @@ func (s *server) listen(ctx context.Context, o *config.Listen) error {
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
 	h := &http.Server{
 		Handler: s.proxy.Handler(o.BodyTimeout, o.AnswerTimeout), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout,
+		ConnContext: listen.Context,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateHijacked { // an upgraded connection may stand still
 				listen.Release(c)

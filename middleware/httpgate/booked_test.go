@@ -122,6 +122,12 @@ func TestProxyErrorAnswers(t *testing.T) {
 		require.Equal(t, c.want, w.Code, "%v", c.err)
 		require.Equal(t, c.want == 503 || c.want == 429, w.Header().Get("Retry-After") != "", "%v", c.err)
 	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+	r.Header.Set("Content-Type", "application/grpc+proto")
+	httpgate.ProxyError(nil)(w, r, lateError{})
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "4", w.Header().Get("Grpc-Status"), "its client would turn 504 into UNAVAILABLE")
+	require.Equal(t, "application/grpc+proto", w.Header().Get("Content-Type"))
 	var got error
 	next := httpgate.ProxyError(func(_ http.ResponseWriter, _ *http.Request, err error) { got = err })
 	next(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), errBroken)

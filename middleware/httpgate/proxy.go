@@ -19,7 +19,8 @@ import (
 // failure. Other errors go to next. A Middleware around the proxy counts them as Ignored too if the request could not
 // be sent unchanged, for example because of an invalid trailer, or because it upgrades a connection to a server of
 // HTTP/2. If next is nil, such a request is answered with 400. A request larger than an [http.MaxBytesReader] allows is
-// answered with 413, one whose deadline has passed with 504, and any other with 502. Nothing is logged.
+// answered with 413, one whose deadline has passed with 504 (a call of gRPC with DEADLINE_EXCEEDED), and any other with 502. Nothing is
+// logged.
 func ProxyError(next func(w http.ResponseWriter, r *http.Request, err error)) func(http.ResponseWriter, *http.Request, error) {
 	if next == nil {
 		next = answerError
@@ -49,6 +50,12 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &tooLarge):
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		if isGRPC(r) { // its client would turn a 504 into UNAVAILABLE, and may retry that
+			h := w.Header()
+			h["Content-Type"], h["Grpc-Status"] = r.Header["Content-Type"], headerDeadlineExceeded
+			w.WriteHeader(http.StatusOK)
+			return
+		}
 		w.WriteHeader(http.StatusGatewayTimeout)
 	case notForwardable(r, err):
 		w.WriteHeader(http.StatusBadRequest)

@@ -39,6 +39,7 @@ type Listen struct {
 	AcceptRate              limiter.Rate   `conf:"acceptRate"`
 	MaxHeader               Size           `conf:"maxHeader"`
 	MaxStreams              int            `conf:"maxStreams"`
+	MaxUseless              int            `conf:"maxUseless"`
 	HeaderTimeout           time.Duration  `conf:"headerTimeout"`
 	IdleTimeout             time.Duration  `conf:"idleTimeout"`
 	BodyTimeout             time.Duration  `conf:"bodyTimeout"`
@@ -117,6 +118,7 @@ type Redis struct {
 	Prefix       string        `conf:"prefix"`
 	Nodes        int           `conf:"nodes"`
 	Timeout      time.Duration `conf:"timeout"`
+	Term         time.Duration `conf:"term"`
 	Fallback     string        `conf:"fallback"`
 }
 
@@ -216,8 +218,9 @@ var calendars = map[string]limiter.Calendar{
 
 // Concurrency limits the requests of a route that run at once.
 type Concurrency struct {
-	Limit int    `conf:"limit"`
-	Per   string `conf:"per"`
+	Limit  int    `conf:"limit"`
+	Per    string `conf:"per"`
+	Shared bool   `conf:"shared"`
 }
 
 // The values of Per.

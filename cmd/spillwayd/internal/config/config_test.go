@@ -99,6 +99,9 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		backend + "redis: {url: 'redis://:secret@[bad', nodes: 1}":                                                                     `redis.url: must be an URL such as`,
 		backend + "redis: {url: 'redis://a'}":                                                                                          `redis.nodes: must be the number of processes that share the limits, 1 to 65536, got 0`,
 		backend + "redis: {url: 'redis://a', nodes: 1, ca: a.pem}":                                                                     `redis.ca: needs an URL with rediss, got "redis"`,
+		backend + "redis: {url: 'redis://a', nodes: 1, term: 1ms}":                                                                     `redis.term: must be 1s to 1h, got 1ms`,
+		backend + "routes: [{match: /a, concurrency: {limit: 3, shared: true}}]":                                                       `routes[0].concurrency.shared: needs redis.url`,
+		backend + "redis: {url: 'redis://a', nodes: 1}\nroutes: [{match: /a, concurrency: {limit: 2000000, shared: true}}]":            `routes[0].concurrency.limit: must be at most 1048576 if it is shared, got 2000000`,
 		backend + "redis: {url: 'redis://a', nodes: 1, timeout: 2m}":                                                                   `redis.timeout: must be 1ms to 1m, got 2m0s`,
 		backend + "redis: {url: 'redis://a', nodes: 1, prefix: '{a}'}":                                                                 `redis.prefix: must have no braces, got "{a}"`,
 		backend + "redis: {url: 'redis://a', nodes: 1, fallback: hold}":                                                                `redis.fallback: must be one of divide, allow, refuse, got "hold"`,
@@ -149,12 +152,13 @@ func TestNumbersFollowTheFile(t *testing.T) {
 	require.Equal(t, 7, places.Rule().(limiter.Concurrency).Limit)
 
 	for change, want := range map[string]string{
-		"a:1]>a:2]":                          "backend.urls[0]: a change needs a restart",
-		"match: /a>match: /b":                "routes[0].match: a change needs a restart",
-		"per: all>per: all, burst: -1":       "routes[0].rate.burst: must be",
-		", concurrency: {limit: 3}>":         "routes[0].concurrency: a change needs a restart",
-		"slo: 250ms>slo: 250ms, maxQueue: 3": "MaxQueue",
-		"every: day>every: hour":             "routes[0].quotas[0].every: a change needs a restart",
+		"a:1]>a:2]":                           "backend.urls[0]: a change needs a restart",
+		"match: /a>match: /b":                 "routes[0].match: a change needs a restart",
+		"per: all>per: all, burst: -1":        "routes[0].rate.burst: must be",
+		", concurrency: {limit: 3}>":          "routes[0].concurrency: a change needs a restart",
+		"{limit: 3}>{limit: 3, per: backend}": "routes[0].concurrency.per: must be one of client, all",
+		"slo: 250ms>slo: 250ms, maxQueue: 3":  "MaxQueue",
+		"every: day>every: hour":              "routes[0].quotas[0].every: a change needs a restart",
 	} {
 		from, to, _ := strings.Cut(change, ">")
 		require.Contains(t, file, from)

@@ -46,6 +46,7 @@ func (c *Config) setDefaults() {
 	if r := c.Redis; r != nil {
 		r.Prefix = cmp.Or(r.Prefix, "spillwayd")
 		r.Timeout = cmp.Or(r.Timeout, 100*time.Millisecond)
+		r.Term = cmp.Or(r.Term, 10*time.Second)
 		r.Fallback = cmp.Or(r.Fallback, FallbackDivide)
 	}
 	c.State = cmp.Or(c.State, "auto")
@@ -59,6 +60,7 @@ func (l *Listen) setDefaults() {
 	l.MaxConnections = cmp.Or(l.MaxConnections, 20_000)
 	l.MaxHeader = cmp.Or(l.MaxHeader, 32<<10)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 250)
+	l.MaxUseless = cmp.Or(l.MaxUseless, 1000)
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 5*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 75*time.Second)
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, 20*time.Second)

@@ -78,7 +78,7 @@ func (c *Config) structure() Config {
 			r.Quotas[j].Limit = 0
 		}
 		if r.Concurrency != nil {
-			r.Concurrency = &Concurrency{Per: r.Concurrency.Per}
+			r.Concurrency = &Concurrency{Per: r.Concurrency.Per, Shared: r.Concurrency.Shared}
 		}
 		out.Routes[i] = r
 	}

@@ -21,6 +21,7 @@ const (
 	maxRoutes = 500
 	maxName   = 40 // of a route; "." and the kind of its limit follow
 	maxNodes  = 1 << 16
+	maxPlaces = 1 << 20 // that Redis counts
 )
 
 // validate returns an error that names the invalid field and its value.
@@ -189,6 +190,12 @@ func (c *Config) validateLimits(r *Route, path string) error {
 		if l.Limit < 1 {
 			return fmt.Errorf("%s.concurrency.limit: must be at least 1, got %d", path, l.Limit)
 		}
+		if err := c.shared(path+".concurrency", l.Shared); err != nil {
+			return err
+		}
+		if l.Shared && l.Limit > maxPlaces {
+			return fmt.Errorf("%s.concurrency.limit: must be at most %d if it is shared, got %d", path, maxPlaces, l.Limit)
+		}
 		return c.per(path+".concurrency.per", l.Per)
 	}
 	return nil
@@ -260,6 +267,8 @@ func (r *Redis) validate() error {
 		return fmt.Errorf("redis.nodes: must be the number of processes that share the limits, 1 to %d, got %d", maxNodes, r.Nodes)
 	case r.Timeout < time.Millisecond || r.Timeout > time.Minute:
 		return fmt.Errorf("redis.timeout: must be 1ms to 1m, got %v", r.Timeout)
+	case r.Term < time.Second || r.Term > time.Hour:
+		return fmt.Errorf("redis.term: must be 1s to 1h, got %v", r.Term)
 	}
 	return oneOf("redis.fallback", r.Fallback, FallbackDivide, FallbackAllow, FallbackRefuse)
 }

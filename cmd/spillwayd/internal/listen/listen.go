@@ -18,6 +18,7 @@ import (
 type Options struct {
 	MaxConnections int // open at once; more wait in the queue of the kernel
 	MaxPerClient   int // per IPv4 address or IPv6 /64; more are closed at once
+	MaxUseless     int // requests per second of one client for which Useless is called; with more it is shut out
 	// AcceptRate is the rate of new connections; more wait in the queue of the kernel.
 	AcceptRate limiter.Rate
 	// ProxyProtocol lists the peers whose connections begin with a PROXY header. They must send one.
@@ -36,6 +37,7 @@ type Listener struct {
 	seats   chan struct{}   // nil is no limit
 	ready   chan net.Conn
 	clients clients
+	floods  floods
 	drained atomic.Bool
 	closing context.Context //nolint:containedctx // it is the life of the Listener
 	cancel  context.CancelFunc
@@ -45,7 +47,7 @@ type Listener struct {
 	stats   counters
 }
 
-type counters struct{ open, accepted, overClient, badProxy atomic.Int64 }
+type counters struct{ open, accepted, overClient, badProxy, flooding atomic.Int64 }
 
 // Counts is a snapshot of a [Listener].
 type Counts struct {
@@ -53,6 +55,7 @@ type Counts struct {
 	Accepted   int64
 	OverClient int64 // closed because the client had MaxPerClient
 	BadProxy   int64 // closed because the PROXY header was missing or wrong
+	Flooding   int64 // closed because the client sent too many useless requests
 }
 
 // New returns a Listener in front of inner, which it owns from now on. The error names the invalid field.
@@ -70,7 +73,7 @@ func New(inner net.Listener, o Options) (*Listener, error) {
 	if l.o.Logger == nil {
 		l.o.Logger = slog.Default()
 	}
-	l.clients.most = o.MaxPerClient
+	l.clients.most, l.floods.most = o.MaxPerClient, o.MaxUseless
 	l.closing, l.cancel = context.WithCancel(context.Background())
 	l.running.Go(l.run)
 	return l, nil
@@ -115,7 +118,8 @@ func (l *Listener) Close() error {
 // Counts returns a snapshot. It may be called at any time.
 func (l *Listener) Counts() Counts {
 	s := &l.stats
-	return Counts{Open: s.open.Load(), Accepted: s.accepted.Load(), OverClient: s.overClient.Load(), BadProxy: s.badProxy.Load()}
+	return Counts{Open: s.open.Load(), Accepted: s.accepted.Load(), OverClient: s.overClient.Load(), BadProxy: s.badProxy.Load(),
+		Flooding: s.flooding.Load()}
 }
 
 // end makes Accept return err from now on.
@@ -230,7 +234,13 @@ func (l *Listener) introduce(c net.Conn) {
 
 // offer gives c to Accept, unless its client has too many connections.
 func (l *Listener) offer(c *conn) {
-	if ip := addrOf(c.RemoteAddr()); ip.IsValid() && l.clients.most > 0 {
+	ip := addrOf(c.RemoteAddr())
+	if ip.IsValid() && l.floods.most > 0 && l.floods.shuts(time.Now(), network(ip)) {
+		l.stats.flooding.Add(1)
+		c.Close()
+		return
+	}
+	if ip.IsValid() && l.clients.most > 0 {
 		c.client = network(ip)
 		if !l.clients.enter(c.client) {
 			l.stats.overClient.Add(1)
@@ -261,13 +271,19 @@ type conn struct {
 
 // Release takes the WriteTimeout from c, which may be a connection of TLS around one that Accept returned.
 func Release(c net.Conn) {
-	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = outer.NetConn()
-	}
-	if c, ok := c.(*conn); ok {
+	if c := inner(c); c != nil {
 		c.free.Store(true)
 		_ = c.SetWriteDeadline(time.Time{})
 	}
+}
+
+// inner returns the connection that Accept returned, from itself or from one of TLS around it, or nil.
+func inner(c net.Conn) *conn {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = outer.NetConn()
+	}
+	mine, _ := c.(*conn)
+	return mine
 }
 
 // Write writes to the connection. A deadline is renewed when it has lost a tenth of the WriteTimeout, or a second.

@@ -15,6 +15,9 @@ import (
 	"github.com/spillway-go/spillway/shadow"
 )
 
+// clientPolicy is the name of the limit on the requests of a client that run at once.
+const clientPolicy = "client"
+
 // A builder makes routes from one Config.
 type builder struct {
 	p       *Proxy
@@ -47,7 +50,7 @@ func newBuilder(p *Proxy) (*builder, error) {
 		return nil, err
 	}
 	if c.Client.MaxConcurrent > 0 && b.key != nil {
-		limit, err := limiter.NewKeyed(limiter.Concurrency{Name: "client", Limit: c.Client.MaxConcurrent}, nil)
+		limit, err := limiter.NewKeyed(limiter.Concurrency{Name: clientPolicy, Limit: c.Client.MaxConcurrent}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +106,7 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		policies = append(policies, p)
 	}
 	if l := r.Concurrency; l != nil {
-		name := config.ConcurrencyTarget(r.Name)
-		p, err := b.limit(limiter.Concurrency{Name: name, Limit: l.Limit}, name, l.Per)
+		p, err := b.concurrency(l, config.ConcurrencyTarget(r.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +121,10 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		Request: b.request(r),
 		Exempt:  func(*http.Request) bool { return exempt },
 		Outcome: outcome,
-		Refuse:  b.p.log.refuse,
+		Refuse: func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
+			b.p.log.refuse(w, r, rej)
+			b.p.noteRefusal(r, rej)
+		},
 	}
 	if b.p.conf.Client.RateLimitHeaders && len(b.promised) > 0 {
 		o.RateLimit = &httpgate.RateLimit{Limits: b.promised}
@@ -165,6 +170,19 @@ func (b *builder) quota(q *config.Quota, name string) (spillway.Policy, error) {
 	}
 	b.targets[name] = rules.Of(limit)
 	b.promise(q.Per, limit.Quota)
+	return b.trial(limit), nil
+}
+
+// concurrency makes a limit on the requests that run at once.
+func (b *builder) concurrency(l *config.Concurrency, name string) (spillway.Policy, error) {
+	if !l.Shared {
+		return b.limit(limiter.Concurrency{Name: name, Limit: l.Limit}, name, l.Per)
+	}
+	limit, err := b.p.limits.Concurrency(name, l.Limit, l.Per == config.PerClient)
+	if err != nil {
+		return nil, err
+	}
+	b.targets[name] = rules.Of(limit)
 	return b.trial(limit), nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/listen"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/shared"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/upstream"
 	"github.com/spillway-go/spillway/middleware/httpgate"
@@ -118,6 +119,7 @@ func (p *Proxy) Handler(body, answer time.Duration) http.Handler {
 			pw := newPacedWriter(w, answer)
 			defer pw.end()
 			w = pw
+			defer p.noteReset(r, time.Now())
 		}
 		if r.Body != http.NoBody {
 			most := body
@@ -130,6 +132,22 @@ func (p *Proxy) Handler(body, answer time.Duration) http.Handler {
 		}
 		p.serve(w, r)
 	})
+}
+
+// noteReset notes a request that its client reset at once.
+func (p *Proxy) noteReset(r *http.Request, began time.Time) {
+	const atOnce = 5 * time.Millisecond // sooner than a client can be disappointed
+	if r.Context().Err() != nil && time.Since(began) < atOnce && !p.peers.trusts(r.RemoteAddr) {
+		listen.Useless(r.Context())
+	}
+}
+
+// noteRefusal notes a request that a limit of its client refused. A fair share under overload is no such limit.
+func (p *Proxy) noteRefusal(r *http.Request, rej *spillway.Rejection) {
+	own := rej.OverQuota && rej.Policy != p.shed.Options().Name || rej.Policy == clientPolicy
+	if own && !p.peers.trusts(r.RemoteAddr) {
+		listen.Useless(r.Context())
+	}
 }
 
 // serve answers a request of a client.

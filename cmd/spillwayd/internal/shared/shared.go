@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-go/spillway/cluster"
 	"github.com/spillway-go/spillway/cluster/exact"
 	"github.com/spillway-go/spillway/cluster/lease"
+	"github.com/spillway-go/spillway/cluster/lock"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
 	"github.com/spillway-go/spillway/limiter"
 )
@@ -29,6 +30,7 @@ type Limits struct {
 	away    atomic.Bool // Redis did not answer some limit; the log says so
 	leases  []*lease.Limit
 	mu      sync.Mutex
+	places  []*lock.Semaphore
 	quotas  []*exact.Allowance // guarded by mu
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -147,6 +149,33 @@ func (l *Limits) Quota(rule limiter.FixedWindow, perClient bool) (*Quota, error)
 	return &Quota{Allowance: allowance, limit: limit, whole: !perClient}, nil
 }
 
+// Concurrency returns a limit on the requests that run at once, of each client or of all.
+func (l *Limits) Concurrency(name string, limit int, perClient bool) (*Places, error) {
+	s, err := lock.New(&lock.Options{
+		Client: l.client, Limit: limit, Name: key(name), Prefix: l.o.Prefix, TTL: l.o.Term, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
+		Fallback: l.fallback(cluster.Divide), Breaker: l.breaker(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.places = append(l.places, s)
+	return &Places{Semaphore: s, whole: !perClient}, nil
+}
+
+// Places bound the requests that run at once.
+type Places struct {
+	*lock.Semaphore
+	whole bool // the same places for all requests
+}
+
+// Admit takes a place for r.
+func (p *Places) Admit(ctx context.Context, r spillway.Request) (spillway.Ticket, error) {
+	if p.whole {
+		r.Key = ""
+	}
+	return p.Semaphore.Admit(ctx, r)
+}
+
 // Close gives leases and tokens back, and ends the connections.
 func (l *Limits) Close() {
 	l.stop()
@@ -154,6 +183,9 @@ func (l *Limits) Close() {
 	var ends sync.WaitGroup
 	for _, limit := range l.leases {
 		ends.Go(limit.Close)
+	}
+	for _, s := range l.places {
+		ends.Go(func() { _ = s.Close() }) // places that are not given back are free after the term
 	}
 	for _, q := range l.all() {
 		ends.Go(func() { _ = q.Close() }) // tokens that are not given back return with the next period
