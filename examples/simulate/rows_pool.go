@@ -155,6 +155,7 @@ func coldRows() []suiteRow {
 		at(cold("cold-100x1s", withClient(5*sec, 10*sec, pool("", 100, 2, sim.Dist{Exp: sec}))), 3),
 		at(cold("cold-lock-5ms", lock32), 3),
 		at(cold("cold-mix", mix), 1.1, 2, 3, 5, 10),
+		at(coldMixQuota, 2, 3, 5),
 		at(coldSlow, 2, 5),
 	)
 }
@@ -190,6 +191,20 @@ func mix(load float64) sim.Scenario {
 func mixBusy(load float64) sim.Scenario {
 	scenario := mix(load)
 	scenario.Name, scenario.Machine.Cores, scenario.Machine.Quota = "mix-busy", 1, 0.8
+	return scenario
+}
+
+// mixQuota is mix where refusals leave too little of a CPU quota.
+func mixQuota(load float64) sim.Scenario {
+	scenario := mix(load)
+	scenario.Machine.Cores, scenario.Machine.Quota, scenario.Machine.Parse = 1, 0.4, 100*time.Microsecond
+	return scenario
+}
+
+// coldMixQuota is a cold start of mixQuota whose database needs a moment for the first connections.
+func coldMixQuota(load float64) sim.Scenario {
+	scenario := cold("cold-mix-quota", mixQuota)(load)
+	scenario.Events = []sim.Event{{Stage: "db", Stall: 350 * ms}}
 	return scenario
 }
 

@@ -93,9 +93,13 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
-	rate := h.rate * r.Mix
-	x := c.squeeze * (h.pass*r.Mix/r.Running*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
-	if l.quota.bites() { // fewer would not keep the CPU busy for as long as the quota lets it run
+	rate, running := h.rate*r.Mix, r.Running
+	guess := l.latency.typical == 0 || l.latency.guessed
+	if guess { // it was taken in the flood, so it includes the pauses of the quota and the wait in a queue
+		running = 1
+	}
+	x := c.squeeze * (h.pass*r.Mix/running*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
+	if l.quota.bites() && !guess { // fewer would not keep the CPU busy for as long as the quota lets it run
 		x = math.Max(x, rate*p.Tight*typical/l.quota.running())
 	}
 	return x + math.Sqrt(x)

@@ -237,6 +237,18 @@ func TestALoadThatFallsMissesNoAnswers(t *testing.T) {
 	}
 }
 
+// A process starts into a flood, and its database is not ready yet, so even the first answers have waited. Their latency may not hold a
+// pile in place, although the quota bites.
+func TestAQuotaHoldsNoPileAfterAColdStart(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 8, constant(0.02)) // 400/s
+		p.r.CPU, p.r.Smoothed, p.r.Pause, p.r.Running = 1, 1, 0.06, 0.4
+		p.stall(0.35, 1200)
+		p.run(5, 1200)
+		require.Less(t, p.inside()/400, 0.3, "seed %d: seconds that requests wait", seed)
+	}
+}
+
 // A quota that stops the process for most of each period uses all of its time only if enough requests are inside when it runs.
 func TestAQuotaKeepsItsTimeBusy(t *testing.T) {
 	squeezed := func(pause, running float64) float64 {
