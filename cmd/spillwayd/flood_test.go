@@ -26,6 +26,7 @@ func TestClientsThatFloodAreShutOut(t *testing.T) {
 			c.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		}, false},
 		"a dry run": {func(c *config.Config) { c.DryRun = true }, false},
+		"a rate of all clients, which another may have used up": {func(c *config.Config) { c.Routes[0].Rate.Per = config.PerAll }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, echo, func(conf *config.Config) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-go/spillway"
 	"github.com/spillway-go/spillway/cmd/spillwayd/internal/config"
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/shared"
 	"github.com/spillway-go/spillway/deadline"
 	"github.com/spillway-go/spillway/limiter"
 	"github.com/spillway-go/spillway/middleware/httpgate"
@@ -116,14 +117,16 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		policies = append(policies, b.trial(b.late))
 	}
 	policies = append(policies, b.trial(b.p.shed))
-	exempt := r.Exempt
+	exempt, own := r.Exempt, ownLimits(r)
 	o := &httpgate.Options{
 		Request: b.request(r),
 		Exempt:  func(*http.Request) bool { return exempt },
 		Outcome: outcome,
 		Refuse: func(w http.ResponseWriter, r *http.Request, rej *spillway.Rejection) {
 			b.p.log.refuse(w, r, rej)
-			b.p.noteRefusal(r, rej)
+			if rej.OverQuota && own[rej.Policy] || rej.Policy == clientPolicy {
+				b.p.noteRefusal(r)
+			}
 		},
 	}
 	if b.p.conf.Client.RateLimitHeaders && len(b.promised) > 0 {
@@ -138,6 +141,24 @@ func (b *builder) route(r *config.Route) (*route, error) {
 		most = b.p.conf.MaxBody
 	}
 	return &route{name: r.Name, maxBody: int64(most), gate: gate, handler: gate.Handler(b.reverse)}, nil
+}
+
+// ownLimits returns the names of the policies of a route that limit each client by itself. What the others refuse may be the fault of
+// another client.
+func ownLimits(r *config.Route) map[string]bool {
+	own := map[string]bool{}
+	add := func(per, name string) {
+		if per == config.PerClient {
+			own[name], own[shared.Name(name)] = true, true
+		}
+	}
+	if r.Rate != nil {
+		add(r.Rate.Per, config.RateTarget(r.Name))
+	}
+	for i := range r.Quotas {
+		add(r.Quotas[i].Per, config.QuotaTarget(r.Name, &r.Quotas[i]))
+	}
+	return own
 }
 
 // rate makes the limit for the rate of a route.

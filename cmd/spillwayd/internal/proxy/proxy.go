@@ -142,10 +142,9 @@ func (p *Proxy) noteReset(r *http.Request, began time.Time) {
 	}
 }
 
-// noteRefusal notes a request that a limit of its client refused. A fair share under overload is no such limit.
-func (p *Proxy) noteRefusal(r *http.Request, rej *spillway.Rejection) {
-	own := rej.OverQuota && rej.Policy != p.shed.Options().Name || rej.Policy == clientPolicy
-	if own && !p.peers.trusts(r.RemoteAddr) {
+// noteRefusal notes a request that a limit of its client refused.
+func (p *Proxy) noteRefusal(r *http.Request) {
+	if !p.peers.trusts(r.RemoteAddr) {
 		listen.Useless(r.Context())
 	}
 }

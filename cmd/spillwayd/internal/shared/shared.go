@@ -112,15 +112,16 @@ func (l *Limits) fallback(divide cluster.Fallback) cluster.Fallback {
 	return divide
 }
 
-// key returns the part of a key of Redis that names a limit. It has no braces and colons, which have a meaning there.
-func key(name string) string {
+// Name returns the name of the policy for a limit. It is part of a key of Redis, so it has no braces and colons, which have a
+// meaning there.
+func Name(name string) string {
 	return strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D", ":", "%3A").Replace(name)
 }
 
 // Rate returns a limit on a rate for each client or for all requests.
 func (l *Limits) Rate(rule limiter.Bucket, perClient bool) (*lease.Limit, error) {
 	limit, err := lease.New(&lease.Options{
-		Client: l.client, Rule: rule, Name: key(rule.Name), Prefix: l.o.Prefix, IgnoreKey: !perClient, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
+		Client: l.client, Rule: rule, Name: Name(rule.Name), Prefix: l.o.Prefix, IgnoreKey: !perClient, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
 		Fallback: l.fallback(cluster.HoldLease), Breaker: l.breaker(),
 	})
 	if err != nil {
@@ -133,7 +134,7 @@ func (l *Limits) Rate(rule limiter.Bucket, perClient bool) (*lease.Limit, error)
 // Quota returns a limit for each period of a calendar, for each client or for all requests.
 func (l *Limits) Quota(rule limiter.FixedWindow, perClient bool) (*Quota, error) {
 	limit, err := exact.New(&exact.Options{
-		Client: l.client, Rules: []limiter.Rule{rule}, Name: key(rule.Name), Prefix: l.o.Prefix, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
+		Client: l.client, Rules: []limiter.Rule{rule}, Name: Name(rule.Name), Prefix: l.o.Prefix, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
 		Fallback: l.fallback(cluster.Divide), Breaker: l.breaker(),
 	})
 	if err != nil {
@@ -152,7 +153,7 @@ func (l *Limits) Quota(rule limiter.FixedWindow, perClient bool) (*Quota, error)
 // Concurrency returns a limit on the requests that run at once, of each client or of all.
 func (l *Limits) Concurrency(name string, limit int, perClient bool) (*Places, error) {
 	s, err := lock.New(&lock.Options{
-		Client: l.client, Limit: limit, Name: key(name), Prefix: l.o.Prefix, TTL: l.o.Term, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
+		Client: l.client, Limit: limit, Name: Name(name), Prefix: l.o.Prefix, TTL: l.o.Term, Nodes: l.o.Nodes, Timeout: l.o.Timeout,
 		Fallback: l.fallback(cluster.Divide), Breaker: l.breaker(),
 	})
 	if err != nil {
