@@ -79,7 +79,7 @@ func TestProcessesSharePlaces(t *testing.T) {
 	for _, per := range []string{config.PerAll, config.PerClient} {
 		t.Run(per, func(t *testing.T) {
 			s := startRedis(t)
-			backend := newBusyBackend(5 * time.Millisecond)
+			backend := newBusyBackend(15 * time.Millisecond) // long enough to overlap on a busy machine
 			change := s.places(6, per, config.FallbackRefuse)
 			processes := []*process{start(t, backend.ServeHTTP, change), start(t, backend.ServeHTTP, change)}
 			var (
