@@ -24,7 +24,8 @@ func play(t *testing.T, args ...string) (r report, fields map[string]any) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "soak.json")
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), append(args, "-json", file), &out), out.String)
+	err := run(t.Context(), append(args, "-json", file), &out)
+	require.NoError(t, err, out.String())
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &r))
@@ -167,18 +168,22 @@ func TestVirtualChecksCanFail(t *testing.T) {
 func TestRealChecksCanFail(t *testing.T) {
 	blocked := make(chan struct{})
 	defer close(blocked)
-	var file *os.File
+	var files [10]*os.File // more than the rehearsal may still be closing
 	var out bytes.Buffer
 	l := &liveRun{seed: 1, out: &out, settle: 500 * time.Millisecond, sabotage: func(l *liveRun) {
 		_, err := l.gate.Enter(t.Context(), spillway.Request{})
 		require.NoError(t, err)
-		go func() { <-blocked }()
-		file, err = os.Open(os.DevNull)
-		require.NoError(t, err)
+		for i := range files {
+			go func() { <-blocked }()
+			files[i], err = os.Open(os.DevNull)
+			require.NoError(t, err)
+		}
 	}}
 	r, err := l.run(t.Context(), time.Second)
 	require.NoError(t, err)
-	require.NoError(t, file.Close())
+	for _, f := range files {
+		require.NoError(t, f.Close())
+	}
 	for _, says := range []string{"requests in flight: 0 expected, there are 1", "goroutines:", "open files:", "gate: admitted"} {
 		require.Contains(t, out.String(), says)
 	}

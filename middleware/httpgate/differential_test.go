@@ -263,22 +263,38 @@ func (s script) booked(got seen, stopped int64) (want spillway.Outcome, ok bool)
 type played struct {
 	mu      sync.Mutex
 	scripts map[string]http.Handler
-	left    sync.WaitGroup
+	running int // handlers
+	left    *sync.Cond
 }
 
 func (p *played) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.left.Add(1)
-	defer p.left.Done()
 	p.mu.Lock()
+	p.running++
 	h := p.scripts[r.URL.Path]
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running--
+		p.left.Broadcast()
+	}()
 	h.ServeHTTP(w, r)
+}
+
+// wait waits until no handler runs.
+func (p *played) wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.running > 0 {
+		p.left.Wait()
+	}
 }
 
 // play starts a server and returns a function that plays a handler to one request and returns what the client saw.
 func play(t *testing.T, http2 bool) func(s script, h http.Handler) seen {
 	t.Helper()
 	p := &played{scripts: map[string]http.Handler{}}
+	p.left = sync.NewCond(&p.mu)
 	srv := httptest.NewUnstartedServer(p)
 	srv.Config.ErrorLog = discardLog
 	srv.EnableHTTP2 = http2
@@ -302,7 +318,7 @@ func play(t *testing.T, http2 bool) func(s script, h http.Handler) seen {
 			rt.CloseIdleConnections()
 			got = s.ask(t, srv.URL+path, rt)
 		}
-		p.left.Wait()
+		p.wait()
 		return got
 	}
 }
