@@ -156,7 +156,7 @@ func TestBrowserShowsAnOverload(t *testing.T) {
 	took := tab.Wait(t, sentence+`.startsWith("api: Refusing")`, 10*time.Second)
 	t.Logf("the sentence changed %v after the overload began", took.Round(time.Millisecond))
 	require.Less(t, took, 2*time.Second)
-	want := regexp.MustCompile(`^api: Refusing 3[5-9] % for \d+ s because goroutines wait 41 ms for a CPU; limit 24, 24 inside; ` +
+	want := regexp.MustCompile(`^api: Refusing 3[5-9] % for \d+ s because goroutines wait 41 ms for a CPU; limit 24, 24 in flight; ` +
 		`sheddable all, normal 3[01] %, critical none\.$`)
 	tab.Wait(t, sentence+`.match(/Refusing 3[5-9] % for [5-9] s .* sheddable all, normal 31 %, critical none/)`, 15*time.Second)
 	var said string

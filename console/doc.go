@@ -5,8 +5,8 @@
 //	mux.Handle("/debug/spillway/", page)
 //
 // The page begins with a sentence, such as "Refusing 38 % for 12 s because goroutines wait 41 ms for a CPU; limit 24, 24
-// inside; sheddable all, normal 31 %, critical none." Charts follow: the requests, the requests in flight against their limit,
-// the CPU, the refusals by reason and by priority. A table lists each policy with its state. The last 50 changes are marks on
+// in flight; sheddable all, normal 31 %, critical none." Charts follow: the requests, the requests in flight against their
+// limit, the CPU, the refusals by reason and by priority. A table lists each policy with its state. The last 50 changes are marks on
 // all charts.
 //
 // A [Page] keeps the last ten minutes, so the charts begin before the page was opened. It takes one sample a second in a

@@ -37,7 +37,7 @@ func (h *history) verdict(source string) verdict {
 		}
 		v.Text = fmt.Sprintf("Refusing %s%s%s", share, lasting(e, h.last), h.because(all))
 	case !f.known:
-		v.State, v.Text = "unknown", "It does not count requests."
+		v.State, v.Text = "unknown", "It counts no requests. Its values are under All figures."
 		if text, up := h.rules(all); text != "" {
 			v.Text, v.aside = text, true
 			if up {
@@ -101,7 +101,7 @@ func (h *history) because(all []*series) string {
 	if limit, ok := h.value(all, c.policy, "spillway."+c.kind+".limit"); ok {
 		text += "; limit " + figure(limit)
 		if n, ok := h.value(all, c.policy, "spillway."+c.kind+".in_flight"); ok {
-			text += ", " + figure(n) + " inside"
+			text += ", " + figure(n) + " in flight"
 		}
 	}
 	if p := h.priorities(all, c.policy); p != "" {
@@ -190,9 +190,9 @@ func (h *history) room(all []*series) string {
 		}
 		kind, _ := s.kind()
 		limit, known := h.now(s)
-		inside, counted := h.value(all, s.label("policy"), "spillway."+kind+".in_flight")
+		inFlight, counted := h.value(all, s.label("policy"), "spillway."+kind+".in_flight")
 		if known && counted {
-			text = ", " + figure(inside) + " inside of at most " + figure(limit)
+			text = ", " + figure(inFlight) + " of at most " + figure(limit) + " in flight"
 			break
 		}
 	}

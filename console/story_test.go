@@ -54,11 +54,11 @@ func TestTheSentence(t *testing.T) {
 	s.second(s.of(calm)...)
 	require.Equal(t, "The first second is not over.", say())
 	s.second(s.of(calm)...)
-	require.Equal(t, "Refusing nothing: 420 requests/s, 24 inside of at most 24, CPU 97 %.", say())
+	require.Equal(t, "Refusing nothing: 420 requests/s, 24 of at most 24 in flight, CPU 97 %.", say())
 	for range 12 {
 		s.second(s.of(heavy)...)
 	}
-	require.Equal(t, "Refusing 38 % for 12 s because goroutines wait 41 ms for a CPU; limit 24, 24 inside; "+
+	require.Equal(t, "Refusing 38 % for 12 s because goroutines wait 41 ms for a CPU; limit 24, 24 in flight; "+
 		"sheddable all, normal 31 %, critical none.", say())
 
 	busy := heavy
@@ -91,7 +91,7 @@ func TestTheSentenceWithoutPriorities(t *testing.T) {
 	for range 5 {
 		s.second(s.of(overload{reason: "cpu", normal: [2]float64{50, 50}, wait: 0.0052})...)
 	}
-	require.Equal(t, "Refusing 50 % for 4 s because goroutines wait 5.2 ms for a CPU; limit 24, 24 inside.", s.h.verdict("api").Text)
+	require.Equal(t, "Refusing 50 % for 4 s because goroutines wait 5.2 ms for a CPU; limit 24, 24 in flight.", s.h.verdict("api").Text)
 }
 
 func TestTheSentenceOfOtherPolicies(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTheSentenceOfOtherPolicies(t *testing.T) {
 	s = newScript()
 	s.second(gauge("some.figure", 1))
 	s.second(gauge("some.figure", 1))
-	require.Equal(t, "It does not count requests.", s.h.verdict("api").Text)
+	require.Equal(t, "It counts no requests. Its values are under All figures.", s.h.verdict("api").Text)
 }
 
 // The candidates of a shadow refuse nothing.
@@ -178,7 +178,7 @@ func TestChanges(t *testing.T) {
 		"04 bad shedder: the sensor cpu cannot be read",
 		"05 good breaker db: open → closed",
 		"05 plain exact tenants: limit 100 → 200",
-		"06 bad begins to refuse because goroutines wait 20 ms for a CPU; limit 24, 24 inside",
+		"06 bad begins to refuse because goroutines wait 20 ms for a CPU; limit 24, 24 in flight",
 		"06 bad shedder: calm → cpu",
 		"09 good shedder: cpu → calm",
 		"12 good stops refusing, after 2 s and about 10 requests",

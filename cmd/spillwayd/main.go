@@ -47,10 +47,28 @@ const (
 	exitUsage
 )
 
+// usage comes before the list of the flags.
+const usage = `spillwayd is a reverse proxy that refuses the requests that a service cannot
+finish in time. Start it with -to or with -config.
+
+  spillwayd -to http://127.0.0.1:9000                # listens on :8080
+  spillwayd -config /etc/spillwayd/spillwayd.yaml    # everything else
+  spillwayd -check /etc/spillwayd/spillwayd.yaml     # says what is wrong with a file
+
+The live page is at http://localhost:8081/, and the fields of the file are at
+https://pkg.go.dev/github.com/spillway-go/spillway/cmd/spillwayd.
+
+Flags:
+`
+
 // run is main with the arguments, without the name of the program. Messages and the log go to out, the licenses to answer.
 func run(args []string, answer, out io.Writer) int {
 	flags := flag.NewFlagSet("spillwayd", flag.ContinueOnError)
 	flags.SetOutput(out)
+	flags.Usage = func() {
+		fmt.Fprint(out, usage)
+		flags.PrintDefaults()
+	}
 	to := flags.String("to", "", "the backends, with commas between them, such as http://127.0.0.1:9000")
 	listen := flags.String("listen", ":8080", "with -to: the address for clients")
 	admin := flags.String("admin", "localhost:8081", "with -to: the address for operators, or off")
@@ -71,6 +89,7 @@ func run(args []string, answer, out io.Writer) int {
 		}
 		return exitOK
 	}
+	redis.SetLogger(quiet{})
 	conf, err := load(*to, *file, *check, flags.NArg())
 	if err != nil {
 		fmt.Fprintln(out, "spillwayd:", err)
@@ -88,7 +107,6 @@ func run(args []string, answer, out io.Writer) int {
 		conf.Listen[0].Address, conf.Admin.Address, conf.DryRun = *listen, *admin, *dry
 	}
 	logger := slog.New(slog.NewJSONHandler(out, nil))
-	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process

@@ -80,10 +80,10 @@
     ]);
     // The law: one chart for each policy that has a limit and counts what is in flight.
     for (const limit of all.filter((s) => /\.limit$/.test(s.name) && !s.labels.shadow)) {
-      const inside = find("spillway." + kind(limit) + ".in_flight", { policy: limit.labels.policy })[0];
-      if (inside) {
+      const inFlight = find("spillway." + kind(limit) + ".in_flight", { policy: limit.labels.policy })[0];
+      if (inFlight) {
         add("law " + limit.labels.policy, "In flight against its limit", limit.labels.policy, [
-          line(inside, "in flight", 1, { fill: true }), line(limit, "limit", 2, { dashed: true }),
+          line(inFlight, "in flight", 1, { fill: true }), line(limit, "limit", 2, { dashed: true }),
         ]);
       }
     }
@@ -184,8 +184,7 @@
       };
       one.root = make("section", { className: "source" }, one.title, one.verdict, one.charts, one.policies, one.shadows, one.keys);
       sections.set(source, one);
-      const after = [...sections.keys()].sort()[[...sections.keys()].sort().indexOf(source) + 1];
-      $("sources").insertBefore(one.root, after ? sections.get(after).root : null);
+      $("sources").append(one.root);
     }
     return sections.get(source);
   };
@@ -234,6 +233,11 @@
       table(one.keys, "key refused most", [["share of the refusals", (r) => r]], all.filter((s) => s.name === "spillway.keys.refused" && last(s) != null)
         .sort((a, b) => last(b) - last(a)).map((s) => [s.labels.key, Math.round(100 * last(s)) + " %"]));
     }
+    // Sources without charts come last.
+    const order = [...bySource.keys()].sort().map((source) => sections.get(source));
+    [...order.filter((one) => one.charts.children.length), ...order.filter((one) => !one.charts.children.length)].forEach((one, i) => {
+      if ($("sources").children[i] !== one.root) $("sources").insertBefore(one.root, $("sources").children[i] || null);
+    });
     for (const [source, one] of sections) {
       if (!bySource.has(source)) {
         for (const [id, b] of boxes) if (id.startsWith(source + "\n")) { spillwayCharts.remove(b.box); boxes.delete(id); }
