@@ -34,7 +34,7 @@
 // ones leave. Among requests of one priority, each [spillway.Request.Key] gets at least its max-min fair share: a
 // tenant that sends most of the requests does not hurt the others. All services refuse the same light keys, in an order
 // that changes every [Options.Rotation]. With [Options.FairRoutes], each [spillway.Request.Route] gets at least its max-min
-// fair share of the busy time, so that cheap requests are not refused because dear ones ask for too much.
+// fair share of the busy time, so that cheap requests are not refused because expensive ones ask for too much.
 // docs/priorities.md helps to choose priorities and keys.
 //
 // # Queue

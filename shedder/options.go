@@ -68,7 +68,7 @@ type Options struct {
 	// 1000. If Weights is nil, all keys have equal shares.
 	Weights map[string]float64
 	// FairRoutes divides the busy time among the routes ([spillway.Request.Route]) of one priority under overload: each route
-	// gets at least its max-min fair share. So cheap requests are not refused because dear ones ask for too much. The busy
+	// gets at least its max-min fair share. So cheap requests are not refused because expensive ones ask for too much. The busy
 	// time of a route is its rate times the latency of its requests in the calm service, which the Shedder learns for up
 	// to 256 routes; all others are one. Requests with a [spillway.Request.Cost] above 0 count as that many tokens
 	// instead, and the Shedder learns the latency per token. Within a route, keys share as ever. FairRoutes suits routes

@@ -10,10 +10,19 @@ from urllib.parse import unquote, urlsplit
 from mkdocs.exceptions import PluginError
 
 REPOSITORY = "https://github.com/spillway-go/spillway"
-# Links that can be read on a dark page; names in tables stay whole, and wide tables scroll.
+# Links that can be read on a dark page; names in tables stay whole, and wide tables scroll. Tables are tighter on a phone. A shadow
+# at the edge of a table or of code says that there is more beside it: it stays with the edge, and its cover moves with the content.
 STYLE = """<style>
 [data-md-color-scheme=slate]{--md-typeset-a-color:#9fa8da}
 .md-typeset table:not([class]) code{word-break:normal}
+.md-typeset table:not([class]){background:none}
+.md-typeset__scrollwrap,.md-typeset pre>code{--cover:var(--md-default-bg-color);--shadow:#0003;
+background:linear-gradient(var(--cover) 0 0) 0 -1px/1rem calc(100% + 2px) no-repeat local,
+linear-gradient(var(--cover) 0 0) 100% -1px/1rem calc(100% + 2px) no-repeat local,
+linear-gradient(to right,var(--shadow),#0000) left/.6rem 100% no-repeat,linear-gradient(to left,var(--shadow),#0000) right/.6rem 100% no-repeat}
+.md-typeset pre>code{--cover:var(--md-code-bg-color);background-color:var(--md-code-bg-color)}
+[data-md-color-scheme=slate] :is(.md-typeset__scrollwrap,pre>code){--shadow:#000b}
+@media(max-width:44.9em){.md-typeset table:not([class]) :is(th,td){padding:.5em .6em;min-width:4.5em}}
 </style>"""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
 FENCE = re.compile(r"^\s*```.*?^\s*```\s*?$", re.M | re.S)

@@ -34,6 +34,7 @@ import (
 )
 
 func main() {
+	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stderr, nil)
 	stop()
@@ -44,6 +45,12 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// A quiet drops the lines that the client of Redis writes: the log says itself when Redis does not answer.
+type quiet struct{}
+
+// Printf drops a line.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // settings are the flags.
 type settings struct {
@@ -91,6 +98,11 @@ func parse(args []string, output io.Writer) (*settings, error) {
 	fallback := "divide"
 	f := flag.NewFlagSet("spillway-rls", flag.ContinueOnError)
 	f.SetOutput(output)
+	f.Usage = func() {
+		fmt.Fprint(output, "spillway-rls is a rate limit service for Envoy. Its limits hold for all its processes\n"+
+			"together, on Redis.\n\n  spillway-rls -config shop.yaml -redis 127.0.0.1:6379\n\nFlags:\n")
+		f.PrintDefaults()
+	}
 	f.Func("config", "a `file` of descriptors; give it once for each domain", func(path string) error {
 		o.files = append(o.files, path)
 		o.service.Config[path] = rules.File(path)
