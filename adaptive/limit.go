@@ -75,7 +75,8 @@ func (l *Limit) move(limit float64) {
 	l.baseline.Store(int64(baseline))
 }
 
-// Admit refuses r if the requests in flight have reached the limit.
+// Admit refuses r if the requests in flight have reached the limit, by a shared *[spillway.Rejection] with the reason
+// "limit reached" and a RetryAfter of 0.
 func (l *Limit) Admit(context.Context, spillway.Request) (spillway.Ticket, error) {
 	at, ok := l.inside.Enter(l.limit.Load())
 	if !ok {

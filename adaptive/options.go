@@ -20,11 +20,11 @@ type Options struct {
 	Name string
 	// Estimator moves the limit. If Estimator is nil, it is a [Gradient2] with its defaults.
 	Estimator Estimator
-	// Initial is the limit at the start. If Initial is 0, it is 20, or the nearest bound. It cannot change later.
+	// Initial is the limit at the start, from Min to Max. If Initial is 0, it is 20, or the nearest bound. It cannot change later.
 	Initial int `tune:"-"`
-	// Min is the least limit. If Min is 0, it is 1.
+	// Min is the least limit, at least 1. If Min is 0, it is 1.
 	Min int
-	// Max is the greatest limit. If Max is 0, it is 1000.
+	// Max is the greatest limit, at least Min. If Max is 0, it is 1000.
 	Max int
 	// MaxRise is the factor, above 1, by which the latency that counts as healthy may rise within an hour of traffic. A
 	// greater factor adapts sooner to requests that became slower for good, but is more tolerant of a long incident. If

@@ -28,7 +28,7 @@ type Options struct {
 	// 64 bytes. If Name is empty, it is "breaker". It cannot change later.
 	Name string
 	// Window is how far back outcomes count, and how long a hanging call counts. It is also how long a Breaker must
-	// stay closed to forget one opening. If Window is 0, it is 10 s. It cannot change later.
+	// stay closed to forget one opening. It is at most a year. If Window is 0, it is 10 s. It cannot change later.
 	Window time.Duration `tune:"-"`
 	// Buckets is the number of steps in which the Window moves on, at most 1000. Window in nanoseconds must be a
 	// multiple of it. If Buckets is 0, it is 10. It cannot change later.
@@ -56,7 +56,7 @@ type Options struct {
 	SlowRate float64
 
 	// OpenFor is how long the Breaker stays open the first time. Each reopening doubles it, up to MaxOpen; each Window that the
-	// Breaker stays closed undoes one doubling. If OpenFor is 0, it is 5 s.
+	// Breaker stays closed undoes one doubling. It is at most a year. If OpenFor is 0, it is 5 s.
 	OpenFor time.Duration
 	// MaxOpen is the longest time that the Breaker stays open, even if a server asked for more. If MaxOpen is 0, it is one
 	// minute, or OpenFor if that is more.
@@ -75,10 +75,10 @@ type Options struct {
 	// If ProbeFailureRate is 0, one failure reopens it.
 	ProbeFailureRate float64
 	// ProbeLease is how long a probe may take. One that takes longer, or never reports, is a failed probe, so a lost call
-	// cannot keep the Breaker half-open. If ProbeLease is 0, it is the greater of OpenFor and SlowCall.
+	// cannot keep the Breaker half-open. It is at most a year. If ProbeLease is 0, it is the greater of OpenFor and SlowCall.
 	ProbeLease time.Duration
 	// Ramp is how long a Breaker that closed after probes takes to admit all calls again. It admits 10, 25 and 50 % of
-	// the calls, each for a third of the time. All rules apply meanwhile. If Ramp is 0, all calls return at once.
+	// the calls, each for a third of the time. All rules apply meanwhile. It is at most a year. If Ramp is 0, all calls return at once.
 	Ramp time.Duration
 
 	// Seed determines the jitter. If Seed is 0, it is random. It cannot change later.

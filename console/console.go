@@ -26,8 +26,8 @@ type Options struct {
 	// Keys shows metrics with a label "key", which name clients. If Keys is false, they are neither kept nor sent.
 	Keys bool
 
-	// Rules are shown below the charts, with their last versions. Enter them among the sources of [New], too: then the sentence
-	// and the changes speak of them. If Rules is nil, there are none.
+	// Rules are shown below the charts, with their last versions. Add them to the sources of [New], too, so that the
+	// sentence and the list of changes mention them. If Rules is nil, there are none.
 	Rules *rules.Set
 
 	// Control lets people change the Rules. If Control is nil, the page changes nothing.

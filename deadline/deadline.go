@@ -78,7 +78,7 @@ const (
 )
 
 // Admit refuses r if its Timeout is shorter than the time in which one in a hundred requests of its Route finishes. The
-// [spillway.Rejection] is TooLate.
+// [spillway.Rejection] is TooLate, and its reason is "deadline too near".
 func (p *Policy) Admit(_ context.Context, r spillway.Request) (spillway.Ticket, error) {
 	if r.Timeout == 0 {
 		return 0, nil

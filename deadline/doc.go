@@ -15,7 +15,8 @@
 // for callers that will have left. A request that would probably be late, but may be in time, is admitted.
 //
 // The middlewares fill in the route and the time. Package httpgate takes them from the pattern of the handler, from the
-// deadline of the context and from [Options.Timeout]. Package grpcgate takes them from the method and the grpc-timeout.
+// deadline of the context and from the Timeout of its [Options.Request]. Package grpcgate takes them from the method and
+// the grpc-timeout.
 //
-// [Options.Timeout]: https://pkg.go.dev/github.com/spillway-go/spillway/middleware/httpgate#Options
+// [Options.Request]: https://pkg.go.dev/github.com/spillway-go/spillway/middleware/httpgate#Options
 package deadline

@@ -8,7 +8,8 @@ import (
 type object = map[string]any
 
 // Schema returns the JSON Schema (draft 7) of the documents of this Set, with the built values as defaults, for editors and for
-// checks before a document is deployed. It is narrower than no rule of a target: [Set.Check] has the last word.
+// checks before a document is deployed. It accepts every valid document, and some that a target refuses: [Set.Check] has
+// the last word.
 func (s *Set) Schema() []byte {
 	targets, staged := object{}, object{}
 	for _, t := range s.targets {

@@ -32,7 +32,7 @@ type Options struct {
 	CPUThreshold float64
 	// SLO is your objective: how long an admitted request may take at the 99th percentile, from its arrival to its end.
 	// It is the one knob that matters: while requests are refused, the limit is at most the number of requests that the
-	// service answers within it. If SLO is 0, there is no objective, and the limit follows from the latency of the calm
+	// service answers within it. It is at least 10 ms. If SLO is 0, there is no objective, and the limit follows from the latency of the calm
 	// service. Refusing requests cannot achieve an objective below that latency.
 	SLO time.Duration
 	// CPUOnly applies the plain rule: the limit is exactly pass × rt, and only a smoothed CPU usage at CPUThreshold
@@ -41,13 +41,14 @@ type Options struct {
 	// CoolDown is how long the limit for a short CPU stays active after the last reading that showed an overload. If
 	// CoolDown is 0, it is one second.
 	CoolDown time.Duration
-	// Window is how far back pass looks for its greatest rate. If Window is 0, it is 5 s.
+	// Window is how far back pass looks for its greatest rate. It is from 500 ms to 30 s. If Window is 0, it is 5 s.
 	Window time.Duration
 	// MinLimit is the number of requests in flight below which no request is refused. If MinLimit is 0 and the CPU is
 	// short, it is twice the number of CPUs that the process may use, and at least 4: enough to keep every processor
 	// busy. If MinLimit is 0 and requests wait for something else, such as a pool, it is 2.
 	MinLimit int
-	// MaxLimit is the greatest number of requests in flight while overloaded. If MaxLimit is 0, there is none.
+	// MaxLimit is the greatest number of requests in flight while overloaded. It is at least MinLimit. If
+	// MaxLimit is 0, only the law bounds it.
 	MaxLimit int
 	// Signals are further signs of overload, beside the CPU and the waits of goroutines. If Signals is nil, there are none.
 	// Tune replaces them all: take [Shedder.Options], change a threshold, and give it back.

@@ -224,8 +224,8 @@ func (s *Shedder) Learnt() (rate float64, latency time.Duration) {
 
 // Resume begins with what an earlier process has learnt about the same service, as [Shedder.Learnt] returned it. So a restart
 // straight into an overload has a limit from the first request on. Values that have become wrong are corrected like others: the
-// rate within Window, the latency as docs/algorithms.md says. Call Resume before the first request. Zeros change nothing. The
-// error names the invalid value.
+// rate within Window, the latency as docs/algorithms.md says. Call Resume before the first request. The rate is in
+// requests per second, and the latency is at most an hour. If one of them is 0, nothing changes. The error names the invalid value.
 func (s *Shedder) Resume(rate float64, latency time.Duration) error {
 	switch {
 	case !(rate >= 0) || math.IsInf(rate, 1):

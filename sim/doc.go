@@ -1,5 +1,5 @@
-// Package sim drives real policies through overload in virtual time: hours of load in seconds, the same to the bit from
-// the same seed.
+// Package sim drives real policies through overload in virtual time. Hours of load take seconds, and the same seed gives
+// the same figures, bit for bit.
 //
 //	result, err := sim.Run(sim.Named("step", 10), 1, func(h *sim.Host) (*spillway.Gate, error) {
 //		shed, err := shedder.New(&shedder.Options{CPU: h.CPU(), Sched: h.Sched()})

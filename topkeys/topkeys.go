@@ -24,7 +24,7 @@ const (
 )
 
 // A Sketch is a [spillway.Policy] that admits every request, and counts by [spillway.Request.Key] those that a later
-// policy of its [spillway.Gate] refuses, or that gave up in its queue. Counts are halved every minute, so the list is about now.
+// policy of its [spillway.Gate] refuses, or that gave up in its queue. Counts are halved every minute, so the list shows recent refusals.
 //
 // It keeps 512 counts, by the algorithm Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent
 // and Top-k Elements in Data Streams", 2005), in 50 KB. So a client that invents keys can neither make it grow nor hide. A

@@ -88,7 +88,7 @@
 //	    quotas: [{limit: 10000, every: day, zone: UTC, per: client, shared: true}]   # every: minute, hour, day or month; per: client, all
 //	    concurrency: {limit: 20, per: all, shared: false}   # requests at once; per: client, all
 //	    maxBody: 1MiB
-//	    exempt: false                # passes by the gate, and is only counted
+//	    exempt: false                # bypasses the gate, and is only counted
 //	log: {access: off, refusals: 10} # access: off or on, in JSON; refusals: lines per second at most, also while access is off
 //	drain: {delay: 0s, timeout: 30s} # after SIGTERM: how long to answer with "Connection: close", then how long to wait
 //	dryRun: false                    # count what would be refused, and refuse nothing

@@ -8,7 +8,7 @@ import (
 )
 
 var statsRows = []feed.Row{
-	feed.Count("Exempt", "spillway.grpc.server.exempt", "{call}", "Calls that passed by the gate."),
+	feed.Count("Exempt", "spillway.grpc.server.exempt", "{call}", "Calls that bypassed the gate."),
 	feed.Gauge("ExemptStreams", "spillway.grpc.server.exempt_streams", "{stream}", "Streams that bypassed the gate and are open."),
 	feed.Gauge("Streams", "spillway.grpc.server.streams", "{stream}", "Streams that have left the gate and are open."),
 	feed.Count("StreamsRefused", "spillway.grpc.server.streams_refused", "{stream}", "Streams refused because too many were open."),

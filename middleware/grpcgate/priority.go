@@ -13,10 +13,10 @@ import (
 	"github.com/spillway-go/spillway/internal/priority"
 )
 
-// PriorityOptions say how [NewPriority] reads the priority of a call. The zero PriorityOptions believe nobody.
+// PriorityOptions say how [NewPriority] reads the priority of a call. The zero PriorityOptions trust no peer.
 type PriorityOptions struct {
 	// Trusted are the networks of the peers whose metadata counts: your proxies and your own services. A network must
-	// have at least 1 bit. If Trusted is empty and TrustUnix is false, the metadata of nobody counts.
+	// have at least 1 bit. If Trusted is empty and TrustUnix is false, no metadata counts.
 	Trusted []netip.Prefix
 	// TrustUnix says that peers without an IP address, through a Unix socket or in memory, are trusted too.
 	TrustUnix bool

@@ -68,7 +68,7 @@ type Stats struct {
 	StreamsRefused int64 // streams refused because MaxStreams were open, exempt ones included; the Gate did not see them
 
 	// Of a Server.
-	Exempt        int64 // calls that passed by the gate
+	Exempt        int64 // calls that bypassed the gate
 	ExemptStreams int64 // streams that bypassed the gate and are open now
 	Tapped        int64 // calls refused before their message was read; the Gate counts those that it refused as well
 

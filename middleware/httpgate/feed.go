@@ -8,7 +8,7 @@ import (
 )
 
 var statsRows = []feed.Row{
-	feed.Count("Exempt", "spillway.http.server.exempt", "{request}", "Requests that passed by the gate."),
+	feed.Count("Exempt", "spillway.http.server.exempt", "{request}", "Requests that bypassed the gate."),
 	feed.Gauge("LongLived", "spillway.http.server.long_lived", "{request}", "Requests that have left the gate and are open."),
 	feed.Count("LongLivedRefused", "spillway.http.server.long_lived_refused", "{request}", "Long-lived requests refused because too many were open."),
 	feed.Count("HeldBack", "spillway.http.client.held_back", "{request}", "Requests not sent because the server asked for it."),

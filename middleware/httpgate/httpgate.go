@@ -61,7 +61,7 @@ func New(gate *spillway.Gate, o *Options) (*Middleware, error) {
 
 // Stats is a snapshot of the counts of a [Middleware] or [Transport] that its [spillway.Gate] does not have.
 type Stats struct {
-	Exempt           int64 // requests that passed by the gate
+	Exempt           int64 // requests that bypassed the gate
 	LongLived        int64 // requests that have left the gate and are open now
 	LongLivedRefused int64 // long-lived requests refused because Options.MaxLongLived were open; the Gate did not see them
 

@@ -93,7 +93,7 @@ func HeaderKey(name string) func(r *http.Request) string {
 }
 
 // PatternKey returns a key function for the route pattern of a request, such as "GET /items/{id}", for [KeyBy] or for
-// [Deadline.Route]. Requests without a matching pattern share the empty key. So do requests that the mux redirects to
+// the Route of a [spillway.Request]. Requests without a matching pattern share the empty key. So do requests that the mux redirects to
 // another path, and every CONNECT. This way clients cannot create keys by asking for missing pages, or distort the
 // learned latency of a page by requests that are redirected.
 //

@@ -10,11 +10,11 @@ import (
 	"github.com/spillway-go/spillway/internal/priority"
 )
 
-// PriorityOptions say how [NewPriority] reads the priority of a request. The zero PriorityOptions believe nobody.
+// PriorityOptions say how [NewPriority] reads the priority of a request. The zero PriorityOptions trust no peer.
 type PriorityOptions struct {
 	// Trusted are the networks of the peers whose header fields count: your proxies and your own services. The peer is
 	// the remote address of the connection. A network must have at least 1 bit. If Trusted is empty and TrustUnix is
-	// false, the fields of nobody count, except as Browser says.
+	// false, no field counts, except as Browser says.
 	Trusted []netip.Prefix
 	// TrustUnix says that peers without an IP address, through a Unix socket, are trusted too.
 	TrustUnix bool

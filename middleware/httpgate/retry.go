@@ -18,12 +18,12 @@ import (
 // not sent again if the gate, or what the server asked for (ListenTo), refuses it, nor if the answer says
 // "X-Envoy-Overloaded: true".
 //
-// The wait before it is random, from 0 to Backoff, and to twice as much for each further retry ("full jitter"), plus the
-// [RetryAfter] of the answer. If the wait would be longer than MaxBackoff, or last until the context of the request ends,
+// The wait before a retry is random, from 0 to Backoff. The upper bound doubles with each further retry ("full jitter"), and
+// the [RetryAfter] of the answer is added. If the wait would be longer than MaxBackoff, or last until the context of the request ends,
 // the caller gets the answer at once. The answers in between are closed.
 //
-// Each time passes the gate anew. A request that is sent again has the header X-Envoy-Attempt-Count with the number of
-// times, so that servers and proxies on the way can count retries.
+// Each attempt passes the gate. A retry has the header X-Envoy-Attempt-Count with the number of the attempt, so that
+// servers and proxies on the way can count retries.
 type Retry struct {
 	// Attempts is the most times that a request is sent, from 2 to 10. If Attempts is 0, it is 3.
 	Attempts int
@@ -36,7 +36,7 @@ type Retry struct {
 	Idempotent func(r *http.Request) bool
 }
 
-// attemptHeader is the header with the number of times that a request has been sent, as Envoy has it.
+// attemptHeader is the header with the number of the attempt, as Envoy has it.
 const attemptHeader = "X-Envoy-Attempt-Count"
 
 const (
