@@ -2,8 +2,10 @@ package spillway_test
 
 import (
 	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +95,70 @@ func TestReadmeReferenceIsComplete(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, strings.ReplaceAll(string(text), "\r\n", "\n"), "%s is old: go run ./internal/doccheck -write", name)
 	}
+}
+
+// The pages of reasons and headers name every one that the code has.
+func TestReadmeReferenceNamesReasonsAndHeaders(t *testing.T) {
+	checkoutWorkspace(t)
+	ticked := regexp.MustCompile("`[^`\n]+`")
+	framing := []string{"Content-Length", "Transfer-Encoding"} // they say where a body ends
+	for _, in := range []struct {
+		page    string
+		folders []string
+		found   *regexp.Regexp
+		least   int
+	}{
+		{
+			page: "docs/reference/reasons.md", folders: []string{"internal/rejections", "cluster/internal/reason"},
+			found: regexp.MustCompile(`[A-Z]\w+ += "([^"]+)"`), least: 18,
+		},
+		{
+			page:    "docs/reference/reasons.md",
+			folders: []string{"internal/overload", "shedder", "breaker", "middleware", "cmd/spillwayd/internal"},
+			found:   regexp.MustCompile(`(?:\bReason: +|\breason[A-Z]\w* += |\bwhy[A-Z]\w*: )"([a-z][a-z -]+)"`), least: 17,
+		},
+		{
+			page: "docs/reference/headers.md", folders: []string{"internal/orca", "internal/overload", "middleware", "cmd/spillwayd/internal"},
+			found: regexp.MustCompile(`"((?:[A-Z][A-Za-z0-9]*|grpc|spillway|endpoint)-[A-Za-z0-9-]*[A-Za-z0-9])"`), least: 25,
+		},
+	} {
+		text, err := os.ReadFile(filepath.FromSlash(in.page))
+		require.NoError(t, err)
+		named := strings.ToLower(strings.Join(ticked.FindAllString(string(text), -1), " "))
+		found := map[string]bool{}
+		for _, folder := range in.folders {
+			for _, line := range linesOfCode(t, folder) {
+				for _, m := range in.found.FindAllStringSubmatch(line, -1) {
+					found[m[1]] = true
+				}
+			}
+		}
+		require.GreaterOrEqual(t, len(found), in.least, "%s: the expression finds too little in %v", in.page, in.folders)
+		for name := range found {
+			if !strings.Contains(named, strings.ToLower(name)) && !slices.Contains(framing, name) {
+				t.Errorf("%s does not name %q", in.page, name)
+			}
+		}
+	}
+}
+
+// linesOfCode returns the lines of the Go files in a folder and those below it, without tests and lines of comments.
+func linesOfCode(t *testing.T, folder string) []string {
+	t.Helper()
+	var lines []string
+	require.NoError(t, filepath.WalkDir(filepath.FromSlash(folder), func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				lines = append(lines, line)
+			}
+		}
+		return err
+	}))
+	return lines
 }
 
 // The code of the migration pages is that of tests, which run it.
