@@ -24,6 +24,11 @@ linear-gradient(to right,var(--shadow),#0000) left/.6rem 100% no-repeat,linear-g
 [data-md-color-scheme=slate] :is(.md-typeset__scrollwrap,pre>code){--shadow:#000b}
 @media(max-width:44.9em){.md-typeset table:not([class]) :is(th,td){padding:.5em .6em;min-width:4.5em}}
 </style>"""
+# The theme keeps the colours of the first visit. Unless the reader has chosen some, they follow the system.
+COLOURS = """<script>try{
+if(!localStorage.getItem("chosen"))Object.keys(localStorage).filter(k=>k.endsWith("__palette")).forEach(k=>localStorage.removeItem(k))
+addEventListener("click",e=>{if(e.target.closest("label[for^=__palette],input[id^=__palette]"))localStorage.setItem("chosen","yes")},true)
+}catch{}</script>"""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
 FENCE = re.compile(r"^\s*```.*?^\s*```\s*?$", re.M | re.S)
 
@@ -91,7 +96,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_post_page(output, page, config):
-    return output.replace("</head>", STYLE + "</head>", 1)
+    return output.replace("</head>", STYLE + COLOURS + "</head>", 1)
 
 
 class Built(HTMLParser):
