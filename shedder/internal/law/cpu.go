@@ -93,14 +93,11 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
-	rate, running := h.rate*r.Mix, r.Running
-	guess := l.latency.typical == 0 || l.latency.guessed
-	if guess { // it was taken in the flood, so it includes the pauses of the quota and the wait in a queue
-		running = 1
-	}
-	x := c.squeeze * (h.pass*r.Mix/running*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
-	if l.quota.bites() && !guess { // fewer would not keep the CPU busy for as long as the quota lets it run
-		x = math.Max(x, rate*p.Tight*typical/l.quota.running())
+	rate := h.rate * r.Mix
+	x := c.squeeze * (h.pass*r.Mix/l.latency.ran(r.Running)*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
+	guess := l.latency.typical == 0 || l.latency.guessed // of a queue, perhaps
+	if l.quota.bites() && !guess {                       // fewer would not keep the CPU busy for as long as the quota lets it run
+		x = math.Max(x, rate*p.Tight*typical/l.latency.ran(l.quota.running()))
 	}
 	return x + math.Sqrt(x)
 }
@@ -119,6 +116,11 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
+	queued := recent.ended >= p.Enough && recent.quick <= 0.25*recent.answered
+	if queued && heavy && usage < busyUsage && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
+		l.latency.guess() // they wait for something else: Little's law bounds them until a sample can be taken
+		l.flow.wide, l.flow.again.due = 0, true
+	}
 	switch {
 	case usage >= 0.99 && heavy && c.inForce():
 		c.squeeze = math.Max(c.squeeze*math.Pow(0.9, e), 0.125)

@@ -74,7 +74,9 @@ func (f *flow) step(l *Law, r *Reading) {
 		f.tighten(l, r.Dt, over)
 	default:
 		f.held = 0
-		f.wide = math.Min(f.wide+0.5*r.Dt, 1)
+		if !heavy || !l.latency.guessed {
+			f.wide = math.Min(f.wide+0.5*r.Dt, 1)
+		}
 	}
 	f.bound(l, r)
 }
@@ -177,7 +179,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 		cpus = math.Min(r.CPUs, 1)
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
-	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.quota.running() + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
+	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.latency.ran(l.quota.running()) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
 		t = math.Max(t, f.far(l))

@@ -7,6 +7,8 @@ type latency struct {
 	typical float64 // seconds; 0 until it is known
 	least   float64 // least mean of a few answers: stands in for typical until that is known
 	guessed bool    // typical is a guess
+	left    float64 // share of the time that a CPU quota leaves now
+	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
 
 	some   bucket  // too few answers to say anything yet
@@ -75,7 +77,7 @@ func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, buck
 // up by Drift per second, since a faster rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
 	l.samples++
-	l.guessed = false
+	l.guessed, l.running = false, l.left
 	switch {
 	case l.samples <= believed:
 		l.typical = stay
@@ -88,7 +90,7 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 
 // believe sets the typical latency on proof.
 func (l *latency) believe(stay float64) {
-	l.typical, l.samples, l.guessed = stay, believed, false
+	l.typical, l.samples, l.guessed, l.running = stay, believed, false, l.left
 	l.restart()
 }
 
@@ -102,9 +104,21 @@ func (l *latency) known() float64 {
 
 // guess sets the typical latency to the least mean latency of a few answers, until a sample replaces it.
 func (l *latency) guess() {
-	l.typical, l.samples, l.guessed = l.least, 0, true
+	l.typical, l.samples, l.guessed, l.running = l.least, 0, true, l.left
 	if l.least == 0 {
 		l.typical = l.some.mean()
 	}
 	l.restart()
+}
+
+// ran returns the share of the time that a quota leaves, of what it left when the latency was measured: the latency includes
+// the pauses of then.
+func (l *latency) ran(now float64) float64 {
+	switch {
+	case l.typical == 0: // the least latency is in use, which was taken just now
+		return 1
+	case l.running == 0:
+		return now
+	}
+	return math.Min(1, now/l.running)
 }

@@ -146,6 +146,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	}
 	l.history.n = r.InFlight
 	l.quota.step(r)
+	l.latency.left = l.quota.running()
 	if !l.flow.full {
 		l.latency.glance(&l.P, r.Answered, r.Latency)
 	}

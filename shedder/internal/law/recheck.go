@@ -19,7 +19,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 	p, h, f := &l.P, &l.history, &l.flow
 	typical, rate := l.latency.typical, math.Max(h.rate, f.held)
 	switch {
-	case !c.due || typical == 0 || !heavy || l.cpu.busy || f.missing:
+	case !c.due || typical == 0 || !heavy || l.cpu.busy && !l.latency.guessed || f.missing:
 		c.limit = 0
 		return false
 	case c.limit > 0:
@@ -41,7 +41,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 			l.latency.believe(b.inside / b.ended) // the mean latency may still be that of the queue
 			l.latency.guessed = true
 			typical = l.latency.typical
-			c.limit, f.settled = math.Max(2, rate*r.Mix*typical/2), 0
+			c.limit, f.settled = math.Max(2, b.ended/seconds*r.Mix*typical/2), 0
 			return true
 		case b.mean() > 0.98*typical, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
@@ -54,6 +54,9 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
 		return false
 	}
-	c.limit, c.rate, f.settled = math.Max(2, rate*r.Mix*typical/2), rate, 0
+	b, seconds, _ := h.last(math.Max(settle, 2*f.stay))
+	c.rate = rate
+	now := math.Min(rate, b.ended/seconds) // the greatest rate may be chance, and half of it no less than now
+	c.limit, f.settled = math.Max(2, now*r.Mix*typical/2), 0
 	return true
 }
