@@ -15,6 +15,7 @@ type flow struct {
 	missing bool
 	waiting float64 // seconds of that
 	settled float64 // seconds since more were in flight than the limit allows
+	back    float64 // seconds since no answer came where some were due
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
 
@@ -49,6 +50,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	// offered.
 	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
+	f.back += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit) || f.again.limit > 0 && r.InFlight > f.limit+1
 	if over {
 		f.settled = 0
@@ -103,9 +105,16 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	}
 }
 
+// warming is how long a service that had stopped may be slow when it answers again, in seconds: it connects anew, and its caches are
+// cold.
+const warming = 2.0
+
 // stopped reports whether fewer answers than before do not suggest a slow service: none comes at all, or they have come back.
 func (f *flow) stopped(p *Params, h *history, window float64) bool {
-	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.ended == 0 && f.held*seconds >= 7 { // not chance
+	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.answered == 0 && f.held*seconds >= 7 { // not chance
+		f.back = 0
+	}
+	if f.back < warming {
 		return true
 	}
 	latest, seconds, _ := h.last(window / 4)
@@ -130,7 +139,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	expected := f.held * seconds
 	drained := over && l.latency.guessed
 	switch {
-	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
+	case !ok, l.cpu.busy, b.failing(), b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
 		return false
 	case !drained && f.settled < seconds, h.interrupted(seconds):
 		return false
@@ -240,7 +249,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	default:
 		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
-	if !few || f.waiting > f.far(l) {
+	if !few || b.failing() || f.waiting > f.far(l) {
 		if was {
 			f.implied = math.Min(math.Max(f.implied, b.mean()), f.far(l))
 		}
