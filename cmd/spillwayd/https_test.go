@@ -67,6 +67,7 @@ func TestBackendsOverTLS(t *testing.T) {
 			}
 			require.Equal(t, http.StatusBadGateway, res.StatusCode)
 			require.Empty(t, body, "clients learn nothing of certificates")
+			require.Contains(t, p.log.String(), "spillwayd: a backend gave no answer", "operators do")
 			require.Eventually(t, func() bool { return !p.s.proxy.Ready() && strings.Contains(p.log.String(), c.want) }, patience, 10*time.Millisecond)
 		})
 	}

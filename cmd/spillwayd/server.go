@@ -86,6 +86,7 @@ func newServer(conf *config.Config, file string, logger *slog.Logger) (_ *server
 		if s.admin, err = newAdmin(s); err != nil {
 			return nil, fmt.Errorf("admin.address: %w", err)
 		}
+		s.logger.Info("spillwayd: the live page, /metrics, /healthz and /readyz", slog.String("address", s.admin.listener.Addr().String()))
 	}
 	return s, nil
 }

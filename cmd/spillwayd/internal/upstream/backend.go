@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -34,6 +35,7 @@ type backend struct {
 	trouble      share        // of the requests that it refused or failed
 	troubledAt   atomic.Int64 // when it last did, in ns of the Unix time
 	answers      [4]atomic.Int64
+	silentUntil  atomic.Int64 // no error is logged before, in ns of the Unix time
 }
 
 // The indexes of answers.
@@ -63,6 +65,17 @@ func newBackends(urls []string) ([]*backend, error) {
 		list = append(list, b)
 	}
 	return list, nil
+}
+
+// complainEvery is how often an error of a backend is logged.
+const complainEvery = 10 * time.Second
+
+// complain logs why a request got no answer, at most once in complainEvery.
+func (b *backend) complain(logger *slog.Logger, now time.Time, err error) {
+	until, at := b.silentUntil.Load(), now.UnixNano()
+	if at >= until && b.silentUntil.CompareAndSwap(until, at+int64(complainEvery)) {
+		logger.Warn("spillwayd: a backend gave no answer", slog.String("backend", b.name), slog.String("error", err.Error()))
+	}
 }
 
 // address makes b the target of r.

@@ -221,6 +221,9 @@ func (p *Pool) send(r *http.Request) (*http.Response, error) {
 	res, err := b.rt.RoundTrip(r)
 	b.answered(r, res, err, now)
 	if res == nil {
+		if r.Context().Err() == nil && !Blamed(r) && spillway.RejectionOf(err) == nil {
+			b.complain(p.logger, now, err)
+		}
 		return nil, err
 	}
 	b.watch(res, p.o.PassLoad)

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -315,4 +317,16 @@ func TestShareMoves(t *testing.T) {
 		s.add(0)
 	}
 	require.Zero(t, s.value())
+}
+
+// A backend that cannot be reached is in the log, but not once for each request.
+func TestAnUnreachableBackendIsLoggedNowAndThen(t *testing.T) {
+	var log bytes.Buffer
+	b, now := &backend{name: "http://shop"}, time.Now()
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for i := range 1000 {
+		b.complain(logger, now.Add(time.Duration(i)*complainEvery/500), errors.New("connection refused"))
+	}
+	require.Equal(t, 2, strings.Count(log.String(), "connection refused"))
+	require.Contains(t, log.String(), "http://shop")
 }
