@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,4 +177,15 @@ func TestNoRequestIsLostAtSIGTERM(t *testing.T) {
 		require.Greater(t, l.answered.Load(), int64(20))
 		t.Logf("%d requests were answered", l.answered.Load())
 	}
+}
+
+// A check needs no Redis, so the client of Redis must not complain on the terminal.
+func TestCheckIsQuietWithoutRedis(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "spillwayd.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`{backend: {urls: ["http://127.0.0.1:9000"]}, redis: {url: "redis://127.0.0.1:1", nodes: 2}}`), 0o600))
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asSpillwayd+"=-check "+file)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Equal(t, "spillwayd: "+file+" is valid\n", string(text))
 }

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -533,17 +532,6 @@ func TestCommandLine(t *testing.T) {
 	require.Equal(t, exitOK, run([]string{"-h"}, io.Discard, &out))
 	require.True(t, strings.HasPrefix(out.String(), "spillwayd is a reverse proxy"), "%s", out.String())
 	require.Contains(t, out.String(), "-licenses")
-}
-
-// A check needs no Redis, so the client of Redis must not complain on the terminal.
-func TestCheckIsQuietWithoutRedis(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "spillwayd.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(`{backend: {urls: ["http://127.0.0.1:9000"]}, redis: {url: "redis://127.0.0.1:1", nodes: 2}}`), 0o600))
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), asSpillwayd+"=-check "+file)
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	require.Equal(t, "spillwayd: "+file+" is valid\n", string(text))
 }
 
 // The licenses of others go to the standard output, and nothing goes to the log.
