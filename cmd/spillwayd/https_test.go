@@ -68,6 +68,7 @@ func TestBackendsOverTLS(t *testing.T) {
 			require.Equal(t, http.StatusBadGateway, res.StatusCode)
 			require.Empty(t, body, "clients learn nothing of certificates")
 			require.Contains(t, p.log.String(), "spillwayd: a backend gave no answer", "operators do")
+			require.Contains(t, p.log.String(), `"spillwayd: the live page, /metrics, /healthz and /readyz" address=127.0.0.1:`)
 			require.Eventually(t, func() bool { return !p.s.proxy.Ready() && strings.Contains(p.log.String(), c.want) }, patience, 10*time.Millisecond)
 		})
 	}

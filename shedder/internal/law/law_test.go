@@ -225,6 +225,53 @@ func TestADependencyThatStopsIsNotSlow(t *testing.T) {
 	require.Less(t, waiting, 112.0, "in flight 0.6 s later")
 }
 
+// A database that was stopped in an overload answers slowly at first, since it connects anew and its caches are cold. A restart
+// also fails a few requests now and then. Neither makes it a slow service, for which the limit would open.
+func TestADependencyThatComesBackColdIsNotSlow(t *testing.T) {
+	for name, down := range map[string]func(p *plant){
+		"a stop": func(p *plant) { p.stall(3, 1000) },
+		"a restart": func(p *plant) {
+			p.fails, p.takes = true, exponential(1)
+			p.run(3, 1000)
+			p.fails = false
+		},
+		"failures": func(p *plant) {
+			p.fails, p.takes = true, exponential(0.05)
+			p.run(3, 1000)
+			p.fails = false
+		},
+	} {
+		for seed := range uint64(10) {
+			p := newPlant(seed, Options{}, 8, exponential(0.016)) // 500/s
+			p.run(20, 250)
+			p.run(5, 1000)
+			down(p)
+			p.takes = exponential(0.1)
+			p.run(1, 1000)
+			p.takes = exponential(0.016)
+			p.reset()
+			p.run(10, 1000)
+			require.Less(t, p.most/500, 0.6, "%s, seed %d: seconds that requests wait; 4 to 9 if it counts as slow", name, seed)
+			require.Less(t, p.inside()/500, 0.1, "%s, seed %d: the same in the end", name, seed)
+		}
+	}
+}
+
+// A process starts into a flood while its CPU is full. When the CPU has time to spare, the requests wait for the database, so
+// letting in more of them helps nobody.
+func TestSpareCPUOpensNoPileAfterAColdStart(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 8, constant(0.02)) // 400/s
+		p.r.CPU, p.r.Smoothed, p.r.Wait = 1, 1, 0.02
+		p.stall(0.35, 1200)
+		p.run(0.5, 1200)
+		p.r.CPU, p.r.Wait = 0.85, 0
+		p.reset()
+		p.run(4, 1200)
+		require.Less(t, p.most/400, 0.15, "seed %d: seconds that requests wait; 0.26 if the CPU is filled", seed)
+	}
+}
+
 // A load that falls leaves fewer answers, and none of them is missing.
 func TestALoadThatFallsMissesNoAnswers(t *testing.T) {
 	for seed := range uint64(20) {
@@ -247,6 +294,20 @@ func TestAQuotaHoldsNoPileAfterAColdStart(t *testing.T) {
 		p.run(5, 1200)
 		require.Less(t, p.inside()/400, 0.3, "seed %d: seconds that requests wait", seed)
 	}
+}
+
+// A latency that was measured while a quota stopped the process includes the pauses, so they are not added again.
+func TestPausesOfAQuotaCountOnce(t *testing.T) {
+	limit := func(then, now float64) float64 {
+		l := New(Default())
+		l.history.rate, l.latency.left, l.quota.paused = 100, 1-then, now
+		l.latency.believe(0.1)
+		l.flow.bound(l, &Reading{Mix: 1})
+		return l.flow.limit
+	}
+	require.Equal(t, limit(0, 0), limit(0.6, 0.6))
+	require.Equal(t, limit(0, 0), limit(0.6, 0))
+	require.Greater(t, limit(0, 0.6), 2*limit(0, 0))
 }
 
 // A quota that stops the process for most of each period uses all of its time only if enough requests are inside when it runs.

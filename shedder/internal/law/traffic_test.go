@@ -48,6 +48,7 @@ type plant struct {
 	rng   *rand.Rand
 	takes draw
 	slots int // 0: as many as there are calls
+	fails bool
 
 	now     float64
 	queue   []float64 // arrivals that wait for a slot
@@ -157,13 +158,15 @@ func (p *plant) end() {
 	at := heap.Pop(&p.ends).(float64)
 	p.r.Left++
 	p.r.Ended++
-	p.r.Answered++
-	p.r.Latency += at - p.arrived[at]
-	if at-p.arrived[at] < p.v.Quick {
-		p.r.Quick++
+	if !p.fails {
+		p.r.Answered++
+		p.r.Latency += at - p.arrived[at]
+		if at-p.arrived[at] < p.v.Quick {
+			p.r.Quick++
+		}
+		p.good++
 	}
 	delete(p.arrived, at)
-	p.good++
 	p.start(at)
 }
 
