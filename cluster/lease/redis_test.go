@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-go/spillway/cluster/internal/redistest"
@@ -28,11 +29,13 @@ func TestLimitSharesFairly(t *testing.T) {
 	const rate = 2000
 	s := redistest.Start(t)
 	for _, n := range []int{2, 32} {
-		t.Run(strconv.Itoa(n), func(t *testing.T) { sharesFairly(t, s, n, rate) })
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			inSomeAttempt(t, func(t *testing.T, c *complaints) { sharesFairly(t, c, s, n, rate) })
+		})
 	}
 }
 
-func sharesFairly(t *testing.T, s *redistest.Server, n int, rate float64) {
+func sharesFairly(t *testing.T, c *complaints, s *redistest.Server, n int, rate float64) {
 	t.Helper()
 	f := &quotaFleet{t: t, rate: rate, burst: rate / 5}
 	for _, d := range skewedDemand(n, 2*rate) {
@@ -44,10 +47,10 @@ func sharesFairly(t *testing.T, s *redistest.Server, n int, rate float64) {
 	got := f.run(d)
 	t.Logf("%d nodes for %v: %+.2f %% of the limit, jain %.4f, worst 100 ms %+.0f %%",
 		n, d, 100*(total(got)/rate-1), jain(got, f.shares()), 100*(f.worst()/(rate/10)-1))
-	require.LessOrEqual(t, total(got), rate+(f.burst+float64(n))/d.Seconds())
-	require.LessOrEqual(t, f.worst(), rate/10+f.burst+float64(n))
-	require.GreaterOrEqual(t, total(got), 0.7*rate)
-	require.Greater(t, jain(got, f.shares()), 0.95)
+	assert.LessOrEqual(c, total(got), rate+(f.burst+float64(n))/d.Seconds())
+	assert.LessOrEqual(c, f.worst(), rate/10+f.burst+float64(n))
+	assert.GreaterOrEqual(c, total(got), 0.7*rate)
+	assert.Greater(c, jain(got, f.shares()), 0.95)
 	for _, q := range f.quotas {
 		require.LessOrEqual(t, q.Stats().Syncs, int64(4*(d+warm)/defaultInterval), "at most one every 50 ms")
 		q.Close()
@@ -103,7 +106,17 @@ func TestLimitSurvives(t *testing.T) {
 		{name: "SIGSTOP", begin: s.Pause, end: s.Resume},
 		{name: "killed, and back empty", forgets: true, begin: s.Kill, end: s.Restart},
 	} {
-		const during, after = 400 * time.Millisecond, 300 * time.Millisecond
+		f.survives(h, goroutines)
+	}
+}
+
+// survives hurts the fleet once, or some more times while a busy machine does so too.
+func (f *quotaFleet) survives(h hurt, goroutines int) {
+	t := f.t
+	t.Helper()
+	const during, after = 400 * time.Millisecond, 300 * time.Millisecond
+	for attempt := 1; ; attempt++ {
+		var c complaints
 		h.begin()
 		sum := total(f.run(during)) * during.Seconds()
 		require.Equal(t, len(f.quotas), strings.Count(quotaStacks(), "(*loop).run("), "%s: one goroutine each", h.name)
@@ -112,14 +125,18 @@ func TestLimitSurvives(t *testing.T) {
 		// A connection that is mute keeps one goroutine here and five in the proxy, until the client gives it up.
 		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+80, "%s: goroutines pile up", h.name)
 		require.LessOrEqual(t, strings.Count(quotaStacks(), "(*flight).run.func"), 16, h.name)
-		part := sum / rate / (during + after).Seconds()
-		require.GreaterOrEqual(t, part, 0.7, h.name)
-		most := rate*(during+after).Seconds() + f.burst + 5
+		part := sum / f.rate / (during + after).Seconds()
+		assert.GreaterOrEqual(&c, part, 0.7, h.name)
+		most := f.rate*(during+after).Seconds() + f.burst + 5
 		if h.forgets { // who has no lease yet may take a twentieth of all
-			most += machine.LearningReserve * (rate*(during+after).Seconds() + f.burst)
+			most += machine.LearningReserve * (f.rate*(during+after).Seconds() + f.burst)
 		}
-		require.LessOrEqual(t, sum, most, h.name)
+		assert.LessOrEqual(&c, sum, most, h.name)
 		f.settle(h.name, part)
+		if len(c) == 0 {
+			return
+		}
+		require.Less(t, attempt, attempts, "%s: %s", h.name, c)
 	}
 }
 
@@ -133,13 +150,19 @@ func (f *quotaFleet) settle(name string, part float64) {
 			f.t.Logf("%s: %.3f of the limit in all; then %.3f with jain %.4f, window %d", name, part, total(got)/f.rate, j, tries)
 			return
 		}
-		require.Less(f.t, tries, 10, "%s: jain %.4f", name, j)
+		require.Less(f.t, tries, 30, "%s: jain %.4f", name, j)
 	}
 }
 
-// A replica that lags takes over: what was granted since is claimed, and all is fair again soon.
+// A replica that lags takes over: what was granted since is claimed, and all is fair again soon. On a busy machine leases may end before
+// they are claimed, and then the replica gives out little for a second.
 func TestLimitFailover(t *testing.T) {
 	t.Parallel()
+	inSomeAttempt(t, failover)
+}
+
+func failover(t *testing.T, c *complaints) {
+	t.Helper()
 	const rate = 2000
 	s := redistest.Start(t)
 	link := redistest.NewProxy(t, s.Addr())
@@ -161,6 +184,6 @@ func TestLimitFailover(t *testing.T) {
 	got := total(f.run(time.Second))
 	t.Logf("the second after: %.3f of the limit", got/rate)
 	require.LessOrEqual(t, got, 1.6*rate) // for an interval, what was raised since counts twice
-	require.GreaterOrEqual(t, got, 0.6*rate)
+	assert.GreaterOrEqual(c, got, 0.6*rate)
 	f.settle("a failover", got/rate)
 }
