@@ -7,15 +7,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The flood gets its limit and the others what they ask for. All that is asserted are counts: a machine that is busy sends
-// less, and that is all.
+// less, and that is all, unless there is no flood at all.
 func TestOthersKeepTheirRate(t *testing.T) {
 	s := settings{seconds: 2, limit: 25, others: 3}
-	results, took, err := s.play()
-	if err != nil {
-		t.Fatal(err)
+	var results []result
+	var took time.Duration
+	for range 5 {
+		var err error
+		if results, took, err = s.play(); err != nil {
+			t.Fatal(err)
+		}
+		if float64(results[0].offered) > 4*float64(s.limit)*took.Seconds() {
+			break
+		}
+		t.Logf("the machine is too busy for a flood: %+v", results[0])
 	}
 	flood, rate := results[0], float64(s.limit)*took.Seconds()
 	// A bucket lets through its rate, and no more than it holds beyond that.
