@@ -36,7 +36,7 @@ func (p *process) exchange(text string) (*http.Response, string) {
 }
 
 func TestHeadersHaveALimitAndATime(t *testing.T) {
-	p := start(t, echo, func(c *config.Config) { c.Listen[0].MaxHeader, c.Listen[0].HeaderTimeout = 8<<10, 100*time.Millisecond })
+	p := start(t, echo, func(c *config.Config) { c.Listen[0].MaxHeader, c.Listen[0].HeaderTimeout = 8<<10, time.Second })
 	res, _ := p.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " + strings.Repeat("x", 4<<10) + "\r\n\r\n")
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	res, _ = p.exchange("GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 16<<10) + "\r\n\r\n")

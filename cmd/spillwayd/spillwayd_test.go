@@ -302,7 +302,7 @@ func TestEveryRequestIsAnsweredBeforeTheEnd(t *testing.T) {
 			<-held
 		}
 		_, _ = io.WriteString(w, "done")
-	}, func(c *config.Config) { c.Drain.Delay = 500 * time.Millisecond })
+	}, func(c *config.Config) { c.Drain.Delay = 2 * time.Second })
 	answered := make(chan string, 1)
 	go func() {
 		res, err := p.client.Get(p.url + "/slow")
@@ -332,7 +332,7 @@ func TestEveryRequestIsAnsweredBeforeTheEnd(t *testing.T) {
 	select {
 	case err := <-p.ended:
 		require.Fail(t, "the process ended before the answer", "%v", err)
-	case <-time.After(time.Second): // longer than the delay: the process waits for the slow request
+	case <-time.After(2500 * time.Millisecond): // longer than the delay: the process waits for the slow request
 	}
 	close(held)
 	require.Equal(t, "done", <-answered)
