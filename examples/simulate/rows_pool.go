@@ -231,13 +231,22 @@ func faultRows() []suiteRow {
 	stop := sim.Event{At: 20 * sec, Stage: "db", Stall: 3 * sec}
 	less, more := sim.Event{At: 15 * sec, Pool: "db", Slots: 4}, sim.Event{At: 35 * sec, Pool: "db", Slots: 8}
 	exp := pool("", 8, 2, sim.Dist{Fixed: 10 * ms, Exp: 10 * ms})
+	// A database that comes back connects anew and has cold caches: it is slow for a second, and some calls fail.
+	cold, warm := sim.Event{At: 23 * sec, Stage: "db", Stretch: 6, Fails: 0.2}, sim.Event{At: 24 * sec, Stage: "db", Stretch: 1, Fails: -0.2}
+	down, up := sim.Event{At: 20 * sec, Stage: "db", Fails: 1}, sim.Event{At: 23 * sec, Stage: "db", Fails: -1}
+	mute := sim.Event{At: 20 * sec, Stage: "db", Fails: 1, Stretch: 50}
 	return join(
 		at(with("pool-locked-5s", exp, lock), 0.7, 2),
 		at(with("db-stopped-3s", exp, stop), 0.7, 2),
+		at(with("db-slow-1s", exp, sim.Event{At: 23 * sec, Stage: "db", Stretch: 6}, sim.Event{At: 24 * sec, Stage: "db", Stretch: 1}), 0.7, 2, 5),
+		at(with("db-restarted", exp, stop, cold, warm), 0.7, 2, 5),
+		at(with("db-fails-3s", exp, down, up, cold, warm), 0.7, 2, 5),
+		at(with("db-times-out-3s", exp, mute, up, cold, warm), 0.7, 2),
 		at(with("pool-halved", exp, less, more), 0.4, 0.8),
 		remedied(perRoute, join(
 			at(with("mix-locked-5s", mix, lock), 0.7, 2),
 			at(with("mix-stopped-3s", mix, stop), 0.7, 2),
+			at(with("mix-restarted", mix, stop, cold, warm), 0.7, 2),
 		)),
 	)
 }

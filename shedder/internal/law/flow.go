@@ -6,6 +6,7 @@ import "math"
 // full or slow.
 type flow struct {
 	limit  float64 // +Inf while nothing is known
+	narrow float64 // the limit without what missing answers imply
 	stay   float64 // seconds that a request may stay inside; limit follows from it
 	wide   float64 // from 1 towards 0 while much is refused
 	before latency // the typical latency before a limit that cost answers
@@ -13,6 +14,7 @@ type flow struct {
 
 	implied float64 // latency that missing answers imply, fading
 	missing bool
+	longest float64 // stay that the missing answers implied before more than narrow were in flight: more can only add a wait
 	waiting float64 // seconds of that
 	settled float64 // seconds since more were in flight than the limit allows
 	back    float64 // seconds since no answer came where some were due
@@ -93,7 +95,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 			f.held = before.ended / covered
 		}
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
-		if b.ended < p.Cost*f.held*seconds && !f.stopped(p, h, window) {
+		if b.ended < p.Cost*f.held*seconds && !f.stopped(h) {
 			f.lost(l, window, over)
 			return
 		}
@@ -110,15 +112,11 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 const warming = 2.0
 
 // stopped reports whether fewer answers than before do not suggest a slow service: none comes at all, or they have come back.
-func (f *flow) stopped(p *Params, h *history, window float64) bool {
+func (f *flow) stopped(h *history) bool {
 	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.answered == 0 && f.held*seconds >= 7 { // not chance
 		f.back = 0
 	}
-	if f.back < warming {
-		return true
-	}
-	latest, seconds, _ := h.last(window / 4)
-	return h.interrupted(window) && latest.ended >= p.Enough && latest.ended >= p.Cost*f.held*seconds
+	return f.back < warming
 }
 
 // lost looks at the answers that a limit has cost, over ever longer windows.
@@ -139,9 +137,11 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	expected := f.held * seconds
 	drained := over && l.latency.guessed
 	switch {
-	case !ok, l.cpu.busy, b.failing(), b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
+	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
 		return false
 	case !drained && f.settled < seconds, h.interrupted(seconds):
+		return false
+	case !drained && b.inside > f.narrow*seconds && b.stay() > 2*f.longest: // those let in since answers are missing only wait
 		return false
 	}
 	stay := b.stay()
@@ -189,6 +189,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.latency.ran(l.quota.running()) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
+	f.narrow = f.room(rate * t)
 	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
 	if f.missing {
 		t = math.Max(t, f.far(l))
@@ -197,8 +198,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 		t = math.Min(t, objective*l.o.SLO)
 	}
 	f.stay = t
-	x := rate * t
-	f.limit = math.Max(2, x+(1+f.wide)*math.Sqrt(x))
+	f.limit = f.room(rate * t)
 	if f.again.limit > 0 {
 		f.limit = f.again.limit
 	}
@@ -206,6 +206,9 @@ func (f *flow) bound(l *Law, r *Reading) {
 		f.limit = math.Min(f.limit, math.Max(2, rate*objectiveMost*l.o.SLO))
 	}
 }
+
+// room returns the limit for x requests in the mean, with what chance adds.
+func (f *flow) room(x float64) float64 { return math.Max(2, x+(1+f.wide)*math.Sqrt(x)) }
 
 // The shares of the SLO that requests may spend in flight, on average and at most, so that the 99th percentile stays within it.
 const (
@@ -224,7 +227,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	was := f.missing
 	f.missing = false
 	rate := math.Max(h.rate, f.held)
-	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
+	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.back < warming || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
 		return
 	}
 	if was {
@@ -235,7 +238,8 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	var b bucket
 	var seconds float64
 	var few bool
-	switch refused := heavy || f.full; {
+	refused := heavy || f.full
+	switch {
 	case was:
 		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
 		few = few && b.ended < 0.75*math.Min(rate*seconds, b.offered()/noisy)
@@ -249,12 +253,18 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	default:
 		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
-	if !few || b.failing() || f.waiting > f.far(l) {
+	if !few || f.waiting > f.far(l) {
 		if was {
 			f.implied = math.Min(math.Max(f.implied, b.mean()), f.far(l))
 		}
 		return
 	}
 	f.missing, f.full = true, false
-	f.implied = math.Min(r.InFlight*seconds/math.Max(b.ended, 1e-9), f.far(l))
+	stay := r.InFlight * seconds / math.Max(b.ended, 1e-9)
+	if !was && r.InFlight <= f.narrow {
+		if f.longest = stay; !refused {
+			f.longest = math.Inf(1) // the number in flight still grew
+		}
+	}
+	f.implied = math.Min(stay, f.far(l))
 }

@@ -51,9 +51,6 @@ func (b *bucket) stay() float64 {
 	return max(b.mean(), b.inside/b.ended)
 }
 
-// failing reports whether most answers are failures, which say nothing about the latency.
-func (b *bucket) failing() bool { return b.answered < b.ended/2 }
-
 // kept returns the share of the offered requests that ended.
 func (b *bucket) kept() float64 { return b.ended / b.offered() }
 
