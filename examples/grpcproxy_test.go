@@ -305,20 +305,12 @@ func grpcStreams(t *testing.T, client pb.TestServiceClient) {
 
 // grpcEnds are ends of calls: by the client, by its deadline, and by the deadline of a route.
 func grpcEnds(t *testing.T, client pb.TestServiceClient, service *shop) {
-	var err error
-	for attempt := 1; ; attempt++ {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough for the call to arrive on a busy machine
-		_, err = client.EmptyCall(ctx, new(pb.Empty))
-		cancel()
-		<-service.begun
-		require.Error(t, <-service.ended)
-		if status.Code(err) == codes.DeadlineExceeded {
-			break
-		}
-		// The timer of a busy client may be late. The service has reset the call then, which spillwayd answers by 502.
-		require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
-		require.Less(t, attempt, 5)
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough for the call to arrive on a busy machine
+	_, err := client.EmptyCall(ctx, new(pb.Empty))
+	cancel()
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+	<-service.begun
+	require.Error(t, <-service.ended)
 
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {

@@ -14,10 +14,10 @@ type flow struct {
 
 	implied float64 // latency that missing answers imply, fading
 	missing bool
-	longest float64 // stay that the missing answers implied before more than narrow were in flight: more can only add a wait
 	waiting float64 // seconds of that
+	longest float64 // the stay that missing answers implied under narrow: more in flight can only add a wait
 	settled float64 // seconds since more were in flight than the limit allows
-	back    float64 // seconds since no answer came where some were due
+	back    float64 // seconds since no success came where some were due
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
 
@@ -111,7 +111,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 // cold.
 const warming = 2.0
 
-// stopped reports whether fewer answers than before do not suggest a slow service: none comes at all, or they have come back.
+// stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
 func (f *flow) stopped(h *history) bool {
 	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.answered == 0 && f.held*seconds >= 7 { // not chance
 		f.back = 0

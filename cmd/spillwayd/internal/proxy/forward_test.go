@@ -2,12 +2,18 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/spillway-go/spillway/cmd/spillwayd/internal/upstream"
 )
 
 func TestForwardedFieldsAreThoseOfSetXForwarded(t *testing.T) {
@@ -25,5 +31,25 @@ func TestForwardedFieldsAreThoseOfSetXForwarded(t *testing.T) {
 			require.Equal(t, []string{"shop.example"}, got["X-Forwarded-Host"], "values are not shared")
 			require.Len(t, headerHTTP, 1)
 		}
+	}
+}
+
+// A backend may notice before the client that the time of a call is over, and reset it. The client must not retry that.
+func TestAResetAfterTheTimeOfTheClientIsADeadline(t *testing.T) {
+	for wait, want := range map[time.Duration]int{time.Millisecond: http.StatusBadGateway, time.Second: http.StatusOK} {
+		synctest.Test(t, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("call"))
+			r.Header.Set("Content-Type", "application/grpc")
+			r.Header.Set("Grpc-Timeout", "1S")
+			w := httptest.NewRecorder()
+			r, body := upstream.WithBody(w, r, 0)
+			defer body.End()
+			time.Sleep(wait)
+			answerError(w, r, errors.New("stream error: CANCEL"))
+			require.Equal(t, want, w.Code)
+			if want == http.StatusOK {
+				require.Equal(t, "4", w.Header().Get("Grpc-Status"))
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,6 +209,9 @@ func (p *Proxy) reverse() http.Handler {
 func answerError(w http.ResponseWriter, r *http.Request, err error) {
 	body := upstream.BodyOf(r.Context())
 	if body == nil || body.Err() == nil {
+		if wait := httpgate.ClientTimeout(r); body != nil && wait > 0 && time.Since(body.Came) >= wait {
+			err = context.DeadlineExceeded // the timer of the backend was the first
+		}
 		httpgate.ProxyError(nil)(w, r, err)
 		return
 	}

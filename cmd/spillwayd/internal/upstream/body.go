@@ -13,6 +13,7 @@ import (
 // the request fails: a stranger who breaks off his uploads must not eject a backend. Reads must not overlap.
 type Body struct {
 	io.ReadCloser
+	Came   time.Time             // when the request came
 	ended  atomic.Bool           // it was read to its end
 	err    atomic.Pointer[error] // of a read
 	since  atomic.Int64          // when the read under way began, in ns of the Unix time; 0 if there is none
@@ -96,7 +97,7 @@ type bodyKey struct{}
 // WithBody returns r with a Body around its body. The context of the result holds it, so that it is found behind what wraps it. The
 // client may keep readers waiting for the time most, and for a second more for each KiB; 0 is no limit. The caller must call End.
 func WithBody(w http.ResponseWriter, r *http.Request, most time.Duration) (*http.Request, *Body) {
-	b := &Body{ReadCloser: r.Body, watch: Watch{Most: most}, http1: r.ProtoMajor == 1}
+	b := &Body{ReadCloser: r.Body, Came: time.Now(), watch: Watch{Most: most}, http1: r.ProtoMajor == 1}
 	if most > 0 {
 		b.watch.Deadline = http.NewResponseController(w).SetReadDeadline
 	}
