@@ -18,6 +18,7 @@ type Program struct {
 	Run bool
 }
 
+// String returns where the program stands, as page:line.
 func (p Program) String() string { return fmt.Sprintf("%s:%d", p.Page, p.Line) }
 
 // Whole reports whether the block is a whole file.

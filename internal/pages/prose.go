@@ -31,6 +31,7 @@ type Sentence struct {
 	Text  string
 }
 
+// String returns the length of the sentence, where it stands, and its text.
 func (s Sentence) String() string { return fmt.Sprintf("%d words, %s: %s", s.Words(), s.Where, s.Text) }
 
 // Words counts the parts of a sentence that have a letter or a digit.
