@@ -95,7 +95,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 			f.held = before.ended / covered
 		}
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
-		if b.ended < p.Cost*f.held*seconds && !f.stopped(h) {
+		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) {
 			f.lost(l, window, over)
 			return
 		}
@@ -112,8 +112,10 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 const warming = 2.0
 
 // stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
-func (f *flow) stopped(h *history) bool {
-	if now, seconds, _ := h.last(math.Max(f.stay, 2*span)); now.answered == 0 && f.held*seconds >= 7 { // not chance
+// A silence is no chance (one in a thousand), even if the service is as slow as far.
+func (f *flow) stopped(l *Law) bool {
+	window := math.Max(math.Max(f.stay, 2*span), 7*f.far(l)/math.Max(l.history.n, 1))
+	if now, seconds, _ := l.history.last(window); now.answered == 0 && f.held*seconds >= 7 {
 		f.back = 0
 	}
 	return f.back < warming
@@ -253,9 +255,13 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	default:
 		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
-	if !few || f.waiting > f.far(l) {
+	late := f.far(l)
+	if b.ended > 0 && b.stay() <= 2*f.longest { // what was let in is answered, if late: it is slow, not down
+		late = math.Max(late, b.stay())
+	}
+	if !few || f.waiting > late {
 		if was {
-			f.implied = math.Min(math.Max(f.implied, b.mean()), f.far(l))
+			f.implied = math.Min(math.Max(f.implied, b.stay()), late)
 		}
 		return
 	}
