@@ -256,7 +256,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
 	late := f.far(l)
-	if b.ended > 0 && b.stay() <= 2*f.longest { // what was let in is answered, if late: it is slow, not down
+	if b.ended > 0 && b.stay() <= 2*f.longest { // late answers come, so the service is slow, not down
 		late = math.Max(late, b.stay())
 	}
 	if !few || f.waiting > late {
