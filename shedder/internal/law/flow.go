@@ -192,7 +192,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.latency.ran(l.quota.running()) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
 	f.narrow = f.room(rate * t)
-	t = math.Max(t, 1.2*f.implied+2*p.Slack*p.Part)
+	t = math.Max(t, 1.2*f.implied)
 	if f.missing {
 		t = math.Max(t, f.far(l))
 	}
@@ -229,7 +229,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	was := f.missing
 	f.missing = false
 	rate := math.Max(h.rate, f.held)
-	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.back < warming || l.cpu.busy || r.Wait-r.Pause >= p.Wait || r.Dt >= 0.1 {
+	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.back < warming || l.cpu.busy {
 		return
 	}
 	if was {
@@ -244,7 +244,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	switch {
 	case was:
 		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
-		few = few && b.ended < 0.75*math.Min(rate*seconds, b.offered()/noisy)
+		few = few && b.ended < keeping*math.Min(rate*seconds, b.offered()/noisy)
 	case refused:
 		all, covered, _ := h.last(2 * long) // the best rate is chance, too
 		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)

@@ -213,7 +213,7 @@ func (h *history) piles(p *Params, least float64) bool {
 		chance = all.admitted
 	}
 	growth, before := newer.admitted-newer.left, older.admitted-older.left
-	grows := growth >= 2*math.Sqrt(chance/2) && growth >= 0.6*before
+	grows := growth >= 2*math.Sqrt(chance/2)
 	stands := older.answered >= p.Few && newer.mean() > 2*older.mean() // behind a limit it has stopped growing
 	if older.answered > 0 {
 		least = min(least, older.mean())
