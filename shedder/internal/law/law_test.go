@@ -244,6 +244,24 @@ func TestFewAnswersAreNoStop(t *testing.T) {
 	require.Less(t, refused, 0.07)
 }
 
+// With few requests per second, the law often takes no step for a tenth of a second. That is no standstill, and ends no verdict:
+// it did, and 23 % were refused.
+func TestFewStepsAreNoStandstill(t *testing.T) {
+	var refused float64
+	const seeds = 8
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 0, lognormal(0.142))
+		p.sparse = true
+		p.run(20, 19)
+		p.takes = lognormal(0.142 * 28)
+		p.reset()
+		p.run(20, 19)
+		refused += p.share() / seeds
+	}
+	t.Logf("refused: %.3f", refused)
+	require.Less(t, refused, 0.06)
+}
+
 // A dependency that stops answers nothing, so it is not slow. Soon after it is back, few clients wait: 103 on average, and 126 if
 // fewer answers in the seconds of the stop were taken for a sign of a slow service.
 func TestADependencyThatStopsIsNotSlow(t *testing.T) {

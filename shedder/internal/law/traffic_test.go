@@ -49,6 +49,9 @@ type plant struct {
 	takes draw
 	slots int // 0: as many as there are calls
 	fails bool
+	// Requests take the steps, so that a second with few of them has few steps. Otherwise there is one every 20 ms.
+	sparse bool
+	gap    float64 // seconds since the last step
 
 	now     float64
 	queue   []float64 // arrivals that wait for a slot
@@ -89,10 +92,12 @@ func (p *plant) reset() {
 
 const tick = 0.02
 
-// run offers rate calls a second for the given seconds, and advances the law every 20 ms.
+// run offers rate calls a second for the given seconds, and advances the law every 20 ms, unless p is sparse.
 func (p *plant) run(seconds, rate float64) {
 	for steps := int(math.Round(seconds / tick)); steps > 0; steps-- {
-		p.r.Admitted, p.r.Refused, p.r.Left, p.r.Ended, p.r.Answered, p.r.Latency, p.r.Quick = 0, 0, 0, 0, 0, 0, 0
+		if p.gap == 0 {
+			p.r.Admitted, p.r.Refused, p.r.Left, p.r.Ended, p.r.Answered, p.r.Latency, p.r.Quick = 0, 0, 0, 0, 0, 0, 0
+		}
 		until := p.now + tick
 		next := math.Inf(1)
 		if rate > 0 {
@@ -110,7 +115,11 @@ func (p *plant) run(seconds, rate float64) {
 			next += p.rng.ExpFloat64() / rate
 		}
 		p.now = until
-		p.r.Dt, p.r.InFlight = tick, p.inside()
+		p.gap += tick
+		if p.sparse && p.r.Admitted+p.r.Refused == 0 {
+			continue
+		}
+		p.r.Dt, p.r.InFlight, p.gap = p.gap, p.inside(), 0
 		p.r.CPUFresh = steps%12 == 0
 		p.r.WaitFresh = true
 		p.v = p.Step(&p.r)
