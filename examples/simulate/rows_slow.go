@@ -39,6 +39,8 @@ func slowRows() []suiteRow {
 			one(0.5, slows("slows-26ms-330ms-100", 100, 2, sim.Dist{Fixed: 13 * ms, Dear: 130 * ms, DearShare: 0.1}, 13)),
 			one(0.5, slows("slows-110ms-3s-700", 700, 2, sim.Dist{Fixed: 55 * ms, Exp: 55 * ms}, 29)),
 			one(0.5, slows("slows-340ms-8s-180", 180, 2, sim.Dist{Fixed: 170 * ms, Exp: 170 * ms}, 24)),
+			one(0.5, slows("slows-270ms-8s-900", 900, 2, sim.Dist{LogNormal: 270 * ms, Sigma: 1}, 28)),
+			one(0.5, slows("slows-400ms-1600ms-140", 140, 2, sim.Dist{Exp: 400 * ms}, 4)),
 			one(0.5, slows("slows-50ms-100ms", 400, 2, sim.Dist{Exp: 50 * ms}, 2)),
 			one(0.75, slowsWhileBusy()),
 			one(0.5, slowsEvenly()),
@@ -101,8 +103,8 @@ func slows(name string, perSecond float64, cores int, wait sim.Dist, factor floa
 	scenario.Phases = three(0.5, 0.5)
 	scenario.Classes[0].Stages = []sim.Stage{{CPU: sim.Dist{Fixed: 200 * time.Microsecond}, Wait: wait}}
 	useful := 5 * sec
-	if wait.Exp > 0 {
-		useful = time.Duration(6 * factor * float64(wait.Exp))
+	if mean := max(wait.Exp, wait.LogNormal); mean > 0 {
+		useful = time.Duration(6 * factor * float64(mean))
 	}
 	scenario.Client = sim.Client{Useful: max(sec, useful), Deadline: max(sec, useful) * 3 / 2}
 	scenario.Events = []sim.Event{{At: 15 * sec, Stretch: factor}, {At: 35 * sec, Stretch: 1}}

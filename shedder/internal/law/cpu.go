@@ -33,11 +33,9 @@ func (c *cpu) wait(p *Params, r *Reading, credit float64) {
 		return
 	}
 	before, target := c.waited, 4*p.Wait
-	if r.Dt < 0.1 { // else the process stood still
-		c.waits[c.next] = math.Max(0, r.Wait-r.Pause-credit)
-		c.next = (c.next + 1) % len(c.waits)
-		c.waited = slices.Min(c.waits[:])
-	}
+	c.waits[c.next] = math.Max(0, r.Wait-r.Pause-credit)
+	c.next = (c.next + 1) % len(c.waits)
+	c.waited = slices.Min(c.waits[:])
 	c.drop += (0.02*(c.waited-target) + 0.2*(c.waited-before)) / (2 * target) * math.Min(1, 0.1+4*c.drop)
 	c.drop = math.Min(math.Max(c.drop, 0), 0.98)
 }

@@ -11,6 +11,7 @@ type flow struct {
 	wide   float64 // from 1 towards 0 while much is refused
 	before latency // the typical latency before a limit that cost answers
 	held   float64 // best rate of answers while much is refused: the limit must not spiral down with it
+	first  float64 // rate of answers when that began, less what chance may add
 
 	implied float64 // latency that missing answers imply, fading
 	missing bool
@@ -77,7 +78,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	case heavy && l.little:
 		f.tighten(l, r.Dt, over)
 	default:
-		f.held = 0
+		f.held, f.first = 0, 0
 		if !heavy || !l.latency.guessed {
 			f.wide = math.Min(f.wide+0.5*r.Dt, 1)
 		}
@@ -92,7 +93,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 	if b, seconds, ok := h.last(window); ok {
 		if f.held == 0 && !l.latency.guessed { // answers may be missing already
 			before, covered, _ := h.last(2 * long)
-			f.held = before.ended / covered
+			f.held, f.first = before.ended/covered, (b.ended-math.Sqrt(b.ended))/seconds
 		}
 		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) {
@@ -139,7 +140,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	expected := f.held * seconds
 	drained := over && l.latency.guessed
 	switch {
-	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, noisy*expected, h.uneven):
+	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
 	case !drained && f.settled < seconds, h.interrupted(seconds):
 		return false

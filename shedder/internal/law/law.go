@@ -101,7 +101,7 @@ type Law struct {
 // New returns a Law with the given constants.
 func New(p Params) *Law {
 	l := &Law{P: p, quiet: math.Inf(1), last: Verdict{Limit: math.Inf(1)}}
-	l.flow.wide, l.flow.back, l.lingering.least = 1, warming, math.Inf(1)
+	l.flow.wide, l.flow.back, l.flow.longest, l.lingering.least = 1, warming, math.Inf(1), math.Inf(1)
 	l.cpu.stretch, l.cpu.squeeze, l.cpu.left = 1, 1, math.Inf(-1)
 	return l
 }
@@ -150,7 +150,7 @@ func (l *Law) Step(r *Reading) Verdict {
 	if !l.flow.full {
 		l.latency.glance(&l.P, r.Answered, r.Latency)
 	}
-	l.history.advance(&l.P, l.o.Window+l.flow.implied, &b, r.Dt, l.closed)
+	l.history.advance(&l.P, l.o.Window+2*l.flow.implied, &b, r.Dt, l.closed)
 	l.credit *= math.Exp(-r.Dt)
 	// Of few requests, a gap may be chance or a standstill. The credit does no harm then.
 	if b.stood > 0 || r.InFlight > 0 && r.Dt-r.Pause >= standstill {

@@ -228,6 +228,40 @@ func TestADependencyThatIsSlowerThanFarIsFollowed(t *testing.T) {
 	}
 }
 
+// Some calls of a slow, very uneven dependency take so long that the rate of before has left the window when they end. It is
+// remembered for as long as they may take: else the limit falls with it, and 20 % are refused.
+func TestTheRateOfBeforeIsRememberedWhileLateAnswersCome(t *testing.T) {
+	var refused float64
+	const seeds = 4
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 0, lognormal(0.274))
+		p.run(20, 934)
+		p.takes = lognormal(0.274 * 28)
+		p.reset()
+		p.run(20, 934)
+		refused += p.share() / seeds
+	}
+	t.Logf("refused: %.3f", refused)
+	require.Less(t, refused, 0.02)
+}
+
+// A dependency that is four times slower needs little more in flight than the wide limit allows, so hardly any answers are missing
+// before the limit tightens. The answers fall with it then. 12 % are refused if they are compared with the longer past alone.
+func TestAnswersThatFallWithTheLimitProveThatItIsSlow(t *testing.T) {
+	var refused float64
+	const seeds = 40
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 0, exponential(0.4))
+		p.run(20, 140)
+		p.takes = exponential(0.4 * 4)
+		p.reset()
+		p.run(20, 140)
+		refused += p.share() / seeds
+	}
+	t.Logf("refused: %.3f", refused)
+	require.Less(t, refused, 0.09)
+}
+
 // Under a tight limit, a slow dependency answers so rarely that a tenth of a second without an answer is no stop.
 func TestFewAnswersAreNoStop(t *testing.T) {
 	var refused float64
@@ -518,6 +552,12 @@ func TestTheDropFollowsTheStandingWait(t *testing.T) {
 		c.wait(&p, &Reading{Dt: tick, Wait: 0.3, WaitFresh: true}, 0.5)
 	}
 	require.Zero(t, c.drop, "and neither is the time that the process stood still")
+	wait(1, 5.5*p.Wait, Reading{})
+	require.Positive(t, c.waited)
+	for range len(c.waits) {
+		c.wait(&p, &Reading{Dt: 0.2, WaitFresh: true}, 0)
+	}
+	require.Zero(t, c.waited, "few requests per second, and so few steps, are no standstill")
 }
 
 // So many start at once that they share the CPU and none of them ends.

@@ -17,6 +17,19 @@ func lognormal(s float64) draw {
 	return func(r *rand.Rand) float64 { return s * math.Exp(r.NormFloat64()-0.5) }
 }
 
+// narrow has the given mean and a standard deviation of a tenth of it.
+func narrow(s float64) draw {
+	return func(r *rand.Rand) float64 { return s * math.Max(0.1, 1+0.1*r.NormFloat64()) }
+}
+
+// alike is lognormal with the given mean and a σ of 0.3.
+func alike(s float64) draw {
+	return func(r *rand.Rand) float64 { return s * math.Exp(0.3*r.NormFloat64()-0.045) }
+}
+
+// uniform is between half and one and a half of the given mean.
+func uniform(s float64) draw { return func(r *rand.Rand) float64 { return s * (0.5 + r.Float64()) } }
+
 // bimodal is nine in ten short calls and one long one, with the given mean.
 func bimodal(s float64) draw {
 	return func(r *rand.Rand) float64 {
