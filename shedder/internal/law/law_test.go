@@ -246,7 +246,7 @@ func TestTheRateOfBeforeIsRememberedWhileLateAnswersCome(t *testing.T) {
 }
 
 // A dependency that is four times slower needs little more in flight than the wide limit allows, so hardly any answers are missing
-// before the limit tightens. The answers fall with it then. 12 % are refused if they are compared with the longer past alone.
+// before the limit tightens. The answers fall with it then. 10 % are refused if they are compared with the longer past alone.
 func TestAnswersThatFallWithTheLimitProveThatItIsSlow(t *testing.T) {
 	var refused float64
 	const seeds = 40
