@@ -223,8 +223,9 @@ const (
 func (f *flow) far(l *Law) float64 { return l.P.Far*l.latency.typical + 2*l.P.Slack }
 
 // miss looks for missing answers. A dependency that has become slow gives fewer answers for as long as one answer takes; a full
-// pool gives as many as ever, at any limit. Where fewer requests arrive than before, fewer answers are expected. While requests
-// are refused and nothing at all is answered, there is no verdict.
+// pool gives as many as ever, at any limit, and one that has become slower gives them in the order of a queue. Where fewer
+// requests arrive than before, fewer answers are expected. While requests are refused and nothing at all is answered, there is
+// no verdict.
 func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	p, h := &l.P, &l.history
 	was := f.missing
@@ -245,7 +246,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	switch {
 	case was:
 		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
-		few = few && b.ended < keeping*math.Min(rate*seconds, b.offered()/noisy)
+		few = few && b.ended < math.Min(keeping*rate*seconds, b.offered())
 	case refused:
 		all, covered, _ := h.last(2 * long) // the best rate is chance, too
 		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)
@@ -255,6 +256,10 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		few = few && f.settled >= seconds && !h.interrupted(seconds)
 	default:
 		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
+	}
+	if few && f.piled >= sure && !h.interrupted(seconds) { // they wait, so none is late
+		f.implied = 0
+		return
 	}
 	late := f.far(l)
 	if b.ended > 0 && b.stay() <= 2*f.longest { // late answers come, so the service is slow, not down

@@ -188,8 +188,8 @@ const later = 1.25
 
 // piles reports whether requests pile up in a queue: significantly more came in than left, or they wait ever longer, while they
 // leave at a steady rate, later than before and than the least latency, and none leaves sooner than a queue allows. Requests
-// that are merely slow do leave sooner, or leave faster and faster at first. If there are few, their order says more than their
-// number.
+// that are merely slow do leave sooner, or leave faster and faster at first, or take longer all of a sudden. If there are few,
+// their order says more than their number.
 func (h *history) piles(p *Params, least float64) bool {
 	if h.n < 9 { // no growth of so few is significant: 3 √n > n
 		return false
@@ -219,6 +219,8 @@ func (h *history) piles(p *Params, least float64) bool {
 		least = min(least, older.mean())
 	}
 	switch {
+	case older.answered > 0 && newer.mean()-older.mean() > later*float64(half)*span: // a queue adds no more than the time that passes
+		return false
 	case newer.mean() < later*least:
 		return false
 	case growth+before < 3*math.Sqrt(chance), !grows && !stands:

@@ -2,6 +2,7 @@ package law
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -358,6 +359,42 @@ func TestWhatOnlyWaitsProvesNoLatency(t *testing.T) {
 		p.run(10, 1000)
 		require.Less(t, p.most/500, 0.8, "seed %d: seconds that requests wait; 4 if they prove it", seed)
 	}
+}
+
+// A pool that is slow for a second answers fewer requests than before, in the order of a queue. They wait, so none is missing.
+func TestAPoolThatIsSlowForASecondMissesNoAnswers(t *testing.T) {
+	var wait float64
+	const seeds = 20
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 8, exponential(0.016)) // 500/s
+		p.run(20, 350)
+		p.takes = exponential(0.1)
+		p.reset()
+		p.run(1, 350)
+		p.takes = exponential(0.016)
+		p.run(5, 350)
+		wait += p.most / 500 / seeds
+	}
+	t.Logf("seconds that requests wait: %.2f; 0.42 if answers count as missing", wait)
+	require.Less(t, wait, 0.3)
+}
+
+// Calls that take at least half as long as the mean come in order at first, as from a queue. But a queue adds no more to the
+// latency than the time that passes.
+func TestALatencyThatJumpsIsNoQueue(t *testing.T) {
+	half := func(s float64) draw { return func(r *rand.Rand) float64 { return s/2 + s/2*r.ExpFloat64() } }
+	var refused float64
+	const seeds = 8
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 0, half(0.34))
+		p.run(20, 180)
+		p.takes = half(8)
+		p.reset()
+		p.run(20, 180)
+		refused += p.share() / seeds
+	}
+	t.Logf("refused: %.3f", refused)
+	require.Less(t, refused, 0.01)
 }
 
 // A process starts into a flood while its CPU is full. When the CPU has time to spare, the requests wait for the database, so
