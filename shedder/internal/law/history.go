@@ -183,7 +183,8 @@ func (h *history) measure(p *Params, window float64) {
 	}
 }
 
-// later is the least factor by which answers take longer than the least latency while a queue grows in front of them.
+// later is the least factor by which answers take longer than the least latency while a queue grows in front of them, and the
+// greatest by which their latency may outrun the time that passes.
 const later = 1.25
 
 // piles reports whether requests pile up in a queue: significantly more came in than left, or they wait ever longer, while they
