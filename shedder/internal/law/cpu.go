@@ -92,7 +92,7 @@ func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
 	rate := h.rate * r.Mix
-	x := c.squeeze * (h.pass*r.Mix/l.latency.ran(r.Running)*typical + rate*(math.Max(a/8, a-c.waited)+r.Pause))
+	x := c.squeeze * (h.pass*r.Mix/l.latency.ran(r.Running)*typical + rate*(math.Max(0, a-c.waited)+r.Pause))
 	guess := l.latency.typical == 0 || l.latency.guessed // of a queue, perhaps
 	if l.quota.bites() && !guess {                       // fewer would not keep the CPU busy for as long as the quota lets it run
 		x = math.Max(x, rate*p.Tight*typical/l.latency.ran(l.quota.running()))

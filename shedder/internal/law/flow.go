@@ -49,9 +49,11 @@ func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(reach)
+	lately, _, _ := h.last(2 * long)
+	lasting := recent.refused > 0 && lately.refused >= math.Sqrt(lately.offered()) // more than arrivals vary by chance
 	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
 	// offered.
-	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
+	heavy := (lasting || recent.share() >= p.Heavy) && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
 	f.back += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit) || f.again.limit > 0 && r.InFlight > f.limit+1
@@ -115,7 +117,7 @@ const warming = 2.0
 // stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
 // A silence is no chance (one in a thousand), even if the service is as slow as far.
 func (f *flow) stopped(l *Law) bool {
-	window := math.Max(math.Max(f.stay, 2*span), 7*f.far(l)/math.Max(l.history.n, 1))
+	window := math.Max(f.stay, 7*f.far(l)/math.Max(l.history.n, 1))
 	if now, seconds, _ := l.history.last(window); now.answered == 0 && f.held*seconds >= 7 {
 		f.back = 0
 	}
@@ -143,8 +145,6 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
 	case !drained && f.settled < seconds, h.interrupted(seconds):
-		return false
-	case !drained && b.inside > f.narrow*seconds && b.stay() > 2*f.longest: // those let in since answers are missing only wait
 		return false
 	}
 	stay := b.stay()
@@ -248,14 +248,16 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
 		few = few && b.ended < math.Min(keeping*rate*seconds, b.offered())
 	case refused:
-		all, covered, _ := h.last(2 * long) // the best rate is chance, too
-		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)
+		all, covered, _ := h.last(2 * long) // a mean is not the best of several
+		rate = math.Min(rate, all.ended/covered)
+		b, seconds, few = h.fewer(p, rate, rate, l.latency.typical, p.Expect, p.Expect, p.Few)
 		if !few { // one request after another gives 1 / typical
-			b, seconds, few = h.fewer(p, 1/l.latency.typical, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
+			rate = 1 / l.latency.typical
+			b, seconds, few = h.fewer(p, rate, rate, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
 		}
 		few = few && f.settled >= seconds && !h.interrupted(seconds)
 	default:
-		b, seconds, few = h.fewer(p, rate, l.latency.typical, p.Few, p.Expect, 0)
+		b, seconds, few = h.fewer(p, rate, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
 	if few && f.piled >= sure && !h.interrupted(seconds) { // they wait, so none is late
 		f.implied = 0

@@ -302,9 +302,9 @@ func (h *history) ran(seconds float64) (b bucket, ran float64, ok bool) {
 }
 
 // fewer looks for missing answers over windows in which a service of the given rate answers between from and to requests. It
-// stops at the first window with missing answers or, if enough is not 0, with that many answers. Requests of the last typical
-// latency are not due.
-func (h *history) fewer(p *Params, rate, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
+// stops at the first window with missing answers or, if enough is not 0, with that many answers. Answers are due at the given
+// rate, and no more than were offered. Requests of the last typical latency are not due.
+func (h *history) fewer(p *Params, rate, due, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
 	young, _, _ := h.last(typical)
 	b = h.open
 	ran = h.age - b.stood
@@ -318,7 +318,7 @@ func (h *history) fewer(p *Params, rate, typical, from, to, enough float64) (b b
 			asked += h.ring[j].offered()
 			covered += span
 		}
-		few = missing(p, b.ended, math.Min(noisy*rate*ran, asked-young.offered()), h.uneven)
+		few = missing(p, b.ended, math.Min(due*ran, asked-young.offered()), h.uneven)
 		if few && enough == 0 || enough > 0 && b.ended >= enough {
 			return b, ran, few
 		}

@@ -10,6 +10,7 @@ type latency struct {
 	left    float64 // share of the time that a CPU quota leaves now
 	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
+	queued  bool // requests of the last sample may have waited: few came too soon for a queue, and some were refused lately
 
 	some   bucket  // too few answers to say anything yet
 	sample bucket  // the sample that is being taken
@@ -67,6 +68,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 		return 0, false, false
 	}
 	stay, pace = l.sample.stay(), l.late.kept() >= keeping
+	l.queued = l.sample.quick <= 0.1*l.sample.answered && l.calm < 2*long
 	l.restart()
 	return stay, pace, true
 }
@@ -74,7 +76,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, bucket{}, 0, 0 }
 
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
-// up by Drift per second, since a faster rise takes proof.
+// up by Drift per second if its requests did not wait, since a faster rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
 	l.samples++
 	l.guessed, l.running = false, l.left
@@ -83,7 +85,7 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 		l.typical = stay
 	case stay < l.typical:
 		l.typical += (stay - l.typical) / 4
-	default:
+	case !l.queued:
 		l.typical = math.Min(stay, l.typical*(1+p.Drift*seconds))
 	}
 }
