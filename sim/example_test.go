@@ -43,7 +43,7 @@ func ExampleScenario() {
 	for _, c := range result.Classes {
 		fmt.Println(c.Name, c.Served > 0.7)
 	}
-	fmt.Println("useful:", result.Goodput > 0.7, "hosts:", len(result.Hosts))
+	fmt.Println("useful:", result.Goodput > 0.75, "hosts:", len(result.Hosts))
 	// Output:
 	// page false
 	// order true

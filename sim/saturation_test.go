@@ -281,7 +281,7 @@ func TestAProcessThatIsStoppedKeepsItsWork(t *testing.T) {
 }
 
 // A pool a little above its capacity refuses few, so its limit stayed wide, and its latency was learnt from requests that waited:
-// after minutes, 0.48 and 0.62 were in time.
+// over ten minutes, 0.61 to 0.67 were in time.
 func TestAPoolJustAboveItsCapacityIsProtectedForMinutes(t *testing.T) {
 	for _, c := range []struct {
 		slots         int

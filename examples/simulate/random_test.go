@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "", "their kinds, separated by commas; all if empty")
+	randomKinds = flag.String("random.kinds", "slow,slows,pool,cold,cpu", "their kinds, separated by commas; \"minutes\" is one more")
 )
 
 // A draw is a service of random figures.
@@ -73,6 +73,14 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 	},
 	"pool": func(rng *rand.Rand) draw { return randomPool(rng, []float64{0.9, 1.1, 1.5, 2, 4, 8}, false) },
 	"cold": func(rng *rand.Rand) draw { return randomPool(rng, []float64{1.1, 1.5, 2, 4, 8}, true) },
+	// A pool near its capacity for ten minutes, with clients that wait for four mean latencies.
+	"minutes": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.02, 0.4))
+		hold, shape := randomDist(rng, mean)
+		slots, load := int(logUniform(rng, 5, 40)), []float64{0.9, 0.95, 1.05, 1.1, 1.2, 1.5}[rng.IntN(6)]
+		scenario := lasting(withClient(4*mean, 8*mean, pool("pool", slots, 4, hold))(load), 15*sec, 600*sec, 15*sec)
+		return draw{fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load), scenario, math.Floor(min(load, 1))}
+	},
 	// Work of the CPU, with a wait beside it.
 	"cpu": func(rng *rand.Rand) draw {
 		work, wait := logUniform(rng, 0.001, 0.05), logUniform(rng, 0.001, 0.2)
@@ -113,11 +121,7 @@ func TestRandomServices(t *testing.T) {
 	require.NoError(t, err)
 	bare, err := gateOf("none")
 	require.NoError(t, err)
-	kinds := split(*randomKinds)
-	if *randomKinds == "" {
-		kinds = []string{"slow", "slows", "pool", "cold", "cpu"}
-	}
-	for _, kind := range kinds {
+	for _, kind := range split(*randomKinds) {
 		t.Run(kind, func(t *testing.T) {
 			draws := make([]draw, *randomCases)
 			kept, wrong, lines := make([]float64, len(draws)), make([]float64, len(draws)), make([]string, len(draws))

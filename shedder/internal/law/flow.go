@@ -249,15 +249,13 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		few = few && b.ended < math.Min(keeping*rate*seconds, b.offered())
 	case refused:
 		all, covered, _ := h.last(2 * long) // a mean is not the best of several
-		rate = math.Min(rate, all.ended/covered)
-		b, seconds, few = h.fewer(p, rate, rate, l.latency.typical, p.Expect, p.Expect, p.Few)
+		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)
 		if !few { // one request after another gives 1 / typical
-			rate = 1 / l.latency.typical
-			b, seconds, few = h.fewer(p, rate, rate, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
+			b, seconds, few = h.fewer(p, 1/l.latency.typical, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
 		}
 		few = few && f.settled >= seconds && !h.interrupted(seconds)
 	default:
-		b, seconds, few = h.fewer(p, rate, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
+		b, seconds, few = h.fewer(p, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
 	if few && f.piled >= sure && !h.interrupted(seconds) { // they wait, so none is late
 		f.implied = 0

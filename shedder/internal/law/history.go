@@ -51,6 +51,9 @@ func (b *bucket) stay() float64 {
 	return max(b.mean(), b.inside/b.ended)
 }
 
+// queued reports whether all requests may have waited in a queue: hardly any answer came too soon for one.
+func (b *bucket) queued() bool { return b.quick <= 0.1*b.answered }
+
 // kept returns the share of the offered requests that ended.
 func (b *bucket) kept() float64 { return b.ended / b.offered() }
 
@@ -226,7 +229,7 @@ func (h *history) piles(p *Params, least float64) bool {
 		return false
 	case growth+before < 3*math.Sqrt(chance), !grows && !stands:
 		return false
-	case newer.left > 1.25*older.left+math.Sqrt(all.left), newer.quick > 0.1*newer.answered:
+	case newer.left > 1.25*older.left+math.Sqrt(all.left), !newer.queued():
 		return false
 	}
 	deviation, waited, answers := h.order(p.Few)
@@ -302,9 +305,9 @@ func (h *history) ran(seconds float64) (b bucket, ran float64, ok bool) {
 }
 
 // fewer looks for missing answers over windows in which a service of the given rate answers between from and to requests. It
-// stops at the first window with missing answers or, if enough is not 0, with that many answers. Answers are due at the given
-// rate, and no more than were offered. Requests of the last typical latency are not due.
-func (h *history) fewer(p *Params, rate, due, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
+// stops at the first window with missing answers or, if enough is not 0, with that many answers. Requests of the last typical
+// latency are not due.
+func (h *history) fewer(p *Params, rate, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
 	young, _, _ := h.last(typical)
 	b = h.open
 	ran = h.age - b.stood
@@ -318,7 +321,7 @@ func (h *history) fewer(p *Params, rate, due, typical, from, to, enough float64)
 			asked += h.ring[j].offered()
 			covered += span
 		}
-		few = missing(p, b.ended, math.Min(due*ran, asked-young.offered()), h.uneven)
+		few = missing(p, b.ended, math.Min(rate*ran, asked-young.offered()), h.uneven)
 		if few && enough == 0 || enough > 0 && b.ended >= enough {
 			return b, ran, few
 		}

@@ -10,7 +10,7 @@ type latency struct {
 	left    float64 // share of the time that a CPU quota leaves now
 	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
-	queued  bool // requests of the last sample may have waited: few came too soon for a queue, and some were refused lately
+	queued  bool // requests of the last sample may have waited, and some were refused not long before
 
 	some   bucket  // too few answers to say anything yet
 	sample bucket  // the sample that is being taken
@@ -68,7 +68,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 		return 0, false, false
 	}
 	stay, pace = l.sample.stay(), l.late.kept() >= keeping
-	l.queued = l.sample.quick <= 0.1*l.sample.answered && l.calm < 2*long
+	l.queued = l.sample.queued() && l.calm < 2*long
 	l.restart()
 	return stay, pace, true
 }
