@@ -193,6 +193,30 @@ func TestADependencyThatTurnsSlow(t *testing.T) {
 	}
 }
 
+// Calls that all take about as long, and then several times as long, are answered in order after a silence, as from a queue that
+// grew while a pool stood still. But once answers come again, such a queue shrinks or grows, and they are as many as before.
+func TestCallsOfLikeLengthThatSlowAreNoQueue(t *testing.T) {
+	for _, c := range []struct {
+		rate   float64
+		takes  sim.Dist
+		slower float64
+	}{
+		{537, sim.Dist{Fixed: 480 * time.Millisecond}, 6.3},
+		{305, sim.Dist{Fixed: 128 * time.Millisecond, Exp: 128 * time.Millisecond}, 11.5},
+		{186, sim.Dist{Fixed: 95 * time.Millisecond, Exp: 95 * time.Millisecond}, 10},
+	} {
+		s := wait(c.rate, 0, c.takes, 30*time.Second,
+			sim.Phase{For: 15 * time.Second, Load: 1}, sim.Phase{For: 20 * time.Second, Load: 1, Measured: true}, sim.Phase{For: 10 * time.Second, Load: 1})
+		s.Events = []sim.Event{{At: 15 * time.Second, Stretch: c.slower}, {At: 35 * time.Second, Stretch: 1}}
+		const seeds = 5
+		refused := 0.0
+		for seed := range uint64(seeds) {
+			refused += play(t, s, seed+1, behindShedder).RefusedInAll / seeds
+		}
+		require.LessOrEqual(t, refused, 0.06, "%+v: 0.08 to 0.19 without a look at the time since answers came again", c)
+	}
+}
+
 // The floor for a short CPU is none for a pool: 64 cores must not put 128 requests into a pool of 8.
 func TestAPoolOnManyCores(t *testing.T) {
 	for _, load := range []float64{2, 10} {

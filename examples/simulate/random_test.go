@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,pool,cold,cpu", "their kinds, separated by commas; \"minutes\" is one more")
+	randomKinds = flag.String("random.kinds", "slow,slows,alike,pool,cold,cpu", "their kinds, separated by commas; \"minutes\" is one more")
 )
 
 // A draw is a service of random figures.
@@ -65,11 +65,15 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 	"slows": func(rng *rand.Rand) draw {
 		mean := ofSeconds(logUniform(rng, 0.01, 0.5))
 		wait, shape := randomDist(rng, mean)
-		rate, factor := math.Round(logUniform(rng, 10, 1500)), logUniform(rng, 2, 30)
-		scenario := slows("slows", rate, 4, wait, factor)
-		useful := max(sec, time.Duration(10*factor*float64(mean)))
-		scenario.Client = sim.Client{Useful: useful, Deadline: useful * 3 / 2}
-		return draw{fmt.Sprintf("%.0f/s %v x %.1f %s", rate, mean.Round(ms), factor, shape), scenario, 0}
+		return randomSlows(rng, mean, wait, shape)
+	},
+	// The same with calls that all take at least half as long as the mean, so their answers come in order.
+	"alike": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.01, 0.5))
+		if rng.IntN(2) == 0 {
+			return randomSlows(rng, mean, sim.Dist{Fixed: mean / 2, Exp: mean / 2}, "half")
+		}
+		return randomSlows(rng, mean, sim.Dist{Fixed: mean}, "fixed")
 	},
 	"pool": func(rng *rand.Rand) draw { return randomPool(rng, []float64{0.9, 1.1, 1.5, 2, 4, 8}, false) },
 	"cold": func(rng *rand.Rand) draw { return randomPool(rng, []float64{1.1, 1.5, 2, 4, 8}, true) },
@@ -97,6 +101,14 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 			scenario, math.Floor(min(load, 1)),
 		}
 	},
+}
+
+func randomSlows(rng *rand.Rand, mean time.Duration, wait sim.Dist, shape string) draw {
+	rate, factor := math.Round(logUniform(rng, 10, 1500)), logUniform(rng, 2, 30)
+	scenario := slows("slows", rate, 4, wait, factor)
+	useful := max(sec, time.Duration(10*factor*float64(mean)))
+	scenario.Client = sim.Client{Useful: useful, Deadline: useful * 3 / 2}
+	return draw{fmt.Sprintf("%.0f/s %v x %.1f %s", rate, mean.Round(ms), factor, shape), scenario, 0}
 }
 
 func randomPool(rng *rand.Rand, loads []float64, fromCold bool) draw {

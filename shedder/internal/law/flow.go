@@ -49,11 +49,9 @@ func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(reach)
-	lately, _, _ := h.last(2 * long)
-	lasting := recent.refused > 0 && lately.refused >= math.Sqrt(lately.offered()) // more than arrivals vary by chance
 	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
 	// offered.
-	heavy := (lasting || recent.share() >= p.Heavy) && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
+	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
 	f.back += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit) || f.again.limit > 0 && r.InFlight > f.limit+1
@@ -80,9 +78,11 @@ func (f *flow) step(l *Law, r *Reading) {
 	case heavy && l.little:
 		f.tighten(l, r.Dt, over)
 	default:
-		f.held, f.first = 0, 0
+		if recent.share() < p.Heavy { // a pause in what is offered does not end it
+			f.held, f.first = 0, 0
+		}
 		if !heavy || !l.latency.guessed {
-			f.wide = math.Min(f.wide+0.5*r.Dt, 1)
+			f.wide = math.Min(f.wide+r.Dt/(2*long), 1)
 		}
 	}
 	f.bound(l, r)

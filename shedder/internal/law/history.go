@@ -202,6 +202,19 @@ func (h *history) piles(p *Params, least float64) bool {
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
+	if !h.grows(p, half, least, 0) {
+		return false
+	}
+	if since := h.resumed() / 2; since < half && !h.grows(p, since, least, 2*p.Few) { // it grew only while answers were on their way
+		return false
+	}
+	deviation, waited, answers := h.order(p.Few)
+	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= p.Proof
+}
+
+// grows reports whether a queue has grown in the last two times half buckets, in which at least enough requests left. It does
+// not look at their order.
+func (h *history) grows(p *Params, half int, least, enough float64) bool {
 	var all, older bucket
 	begin := len(h.ring) - 2*half
 	for i := begin; i < len(h.ring); i++ {
@@ -223,6 +236,8 @@ func (h *history) piles(p *Params, least float64) bool {
 		least = min(least, older.mean())
 	}
 	switch {
+	case all.left < enough:
+		return false
 	case older.answered > 0 && newer.mean()-older.mean() > later*float64(half)*span: // a queue adds no more than the time that passes
 		return false
 	case newer.mean() < later*least:
@@ -232,8 +247,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	case newer.left > 1.25*older.left+math.Sqrt(all.left), !newer.queued():
 		return false
 	}
-	deviation, waited, answers := h.order(p.Few)
-	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= p.Proof
+	return true
 }
 
 // grown returns for how many buckets at least an eighth of the requests now in flight has been there. Before, the service
@@ -243,6 +257,25 @@ func (h *history) grown() int {
 	for k := len(h.ring) - 1; k >= 0; k-- {
 		if inside -= h.ring[k].admitted - h.ring[k].left; inside < h.n/8 {
 			return len(h.ring) - k
+		}
+	}
+	return len(h.ring)
+}
+
+// resumed returns how many buckets have closed since answers came again after a silence that is no chance (one in a thousand),
+// or all buckets if there was no such silence or no answer before it.
+func (h *history) resumed() int {
+	all, covered, _ := h.last(reach * span)
+	silent, begin, found := 0, len(h.ring), false
+	for i := len(h.ring) - 1; i >= 0; i-- {
+		switch {
+		case h.ring[i].ended > 0 && found:
+			return len(h.ring) - begin
+		case h.ring[i].ended > 0:
+			silent, begin = 0, i
+		default:
+			silent++
+			found = found || float64(silent)*span*all.ended >= 7*covered
 		}
 	}
 	return len(h.ring)

@@ -43,7 +43,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 			typical = l.latency.typical
 			c.limit, f.settled = math.Max(2, b.ended/seconds*r.Mix*typical/2), 0
 			return true
-		case b.mean() > 0.98*typical, stay > waited*typical && b.ended >= p.Expect:
+		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled = false, 0, 0
 			return false
 		case b.ended < p.Expect:
