@@ -751,3 +751,19 @@ func TestAStandstillIsNoSpareCPU(t *testing.T) {
 	c.stood, c.passed = 0.25, 0.25
 	require.InDelta(t, 1, c.used(&Reading{CPU: 0.45}), 1e-9)
 }
+
+// A service with few calls that slows is refused some before there is proof. A moment in which less is offered must not make the
+// law forget the rate of before, with which the proof would begin anew.
+func TestARateIsRememberedThroughAPause(t *testing.T) {
+	const seeds, rate = 40, 16
+	good := 0.0
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 1000, constant(0.146))
+		p.run(15, rate)
+		p.reset()
+		p.takes = constant(0.847)
+		p.run(20, rate)
+		good += p.good / (20 * rate) / seeds
+	}
+	require.Greater(t, good, 0.835)
+}
