@@ -70,7 +70,7 @@ func (f *flow) step(l *Law, r *Reading) {
 			l.latency.restart()
 			f.implied, f.missing, f.before = 0, false, latency{}
 		}
-	} else if !l.refusing() {
+	} else if f.piled < sure && !l.refusing() {
 		f.full = false
 	}
 	switch again := f.again.step(l, r, heavy); {

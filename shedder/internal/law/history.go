@@ -205,7 +205,8 @@ func (h *history) piles(p *Params, least float64) bool {
 	if !h.grows(p, half, least, 0) {
 		return false
 	}
-	if since := h.resumed() / 2; since < half && !h.grows(p, since, least, 2*p.Few) { // it grew only while answers were on their way
+	since := h.resumed() / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
+	if since < half && !h.grows(p, since, least, p.Cost*h.rate*2*float64(since)*span) {
 		return false
 	}
 	deviation, waited, answers := h.order(p.Few)
@@ -262,8 +263,8 @@ func (h *history) grown() int {
 	return len(h.ring)
 }
 
-// resumed returns how many buckets have closed since answers came again after a silence that is no chance (one in a thousand),
-// or all buckets if there was no such silence or no answer before it.
+// resumed returns how many buckets have closed since answers came again after a silence that is no chance (one in a thousand, if
+// they come as unevenly as before), or all buckets if there was no such silence or no answer before it.
 func (h *history) resumed() int {
 	all, covered, _ := h.last(reach * span)
 	silent, begin, found := 0, len(h.ring), false
@@ -275,7 +276,7 @@ func (h *history) resumed() int {
 			silent, begin = 0, i
 		default:
 			silent++
-			found = found || float64(silent)*span*all.ended >= 7*covered
+			found = found || float64(silent)*span*all.ended >= 7*h.uneven*covered
 		}
 	}
 	return len(h.ring)

@@ -76,8 +76,11 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, bucket{}, 0, 0 }
 
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
-// up by Drift per second if its requests did not wait, since a faster rise takes proof.
+// up by Drift per second. A longer sample counts only if its requests did not wait, since a faster rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
+	if l.samples > 0 && l.queued && stay > l.typical {
+		return
+	}
 	l.samples++
 	l.guessed, l.running = false, l.left
 	switch {
@@ -85,7 +88,7 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 		l.typical = stay
 	case stay < l.typical:
 		l.typical += (stay - l.typical) / 4
-	case !l.queued:
+	default:
 		l.typical = math.Min(stay, l.typical*(1+p.Drift*seconds))
 	}
 }

@@ -35,7 +35,7 @@ func cold(rng *rand.Rand, seconds, rate float64, slots int, takes draw, visit fu
 		}
 	}
 	var h history
-	answers := 0.0
+	p, answers := Default(), 0.0
 	for i := range buckets {
 		b := &buckets[i]
 		quick := h.quick()
@@ -51,6 +51,7 @@ func cold(rng *rand.Rand, seconds, rate float64, slots int, takes draw, visit fu
 		if !visit(&h, answers) {
 			return
 		}
+		h.measure(&p, 5)
 	}
 }
 

@@ -30,6 +30,9 @@ func alike(s float64) draw {
 // uniform is between half and one and a half of the given mean.
 func uniform(s float64) draw { return func(r *rand.Rand) float64 { return s * (0.5 + r.Float64()) } }
 
+// half is a fixed time of half the given mean, and an exponential one.
+func half(s float64) draw { return func(r *rand.Rand) float64 { return s/2 + s/2*r.ExpFloat64() } }
+
 // bimodal is nine in ten short calls and one long one, with the given mean.
 func bimodal(s float64) draw {
 	return func(r *rand.Rand) float64 {
@@ -65,6 +68,7 @@ type plant struct {
 	// Requests take the steps, so that a second with few of them has few steps. Otherwise there is one every 20 ms.
 	sparse bool
 	gap    float64 // seconds since the last step
+	useful float64 // seconds that an answer may take to be timely
 
 	now     float64
 	queue   []float64 // arrivals that wait for a slot
@@ -74,6 +78,7 @@ type plant struct {
 	v                 Verdict
 	admitted, refused float64 // since reset
 	good              float64 // answers
+	timely            float64 // those of them within useful
 	most              float64 // in flight
 	reasons           map[Reason]int
 }
@@ -100,7 +105,7 @@ func newPlant(seed uint64, o Options, slots int, takes draw) *plant {
 }
 
 func (p *plant) reset() {
-	p.admitted, p.refused, p.good, p.most, p.reasons = 0, 0, 0, 0, map[Reason]int{}
+	p.admitted, p.refused, p.good, p.timely, p.most, p.reasons = 0, 0, 0, 0, 0, map[Reason]int{}
 }
 
 const tick = 0.02
@@ -187,6 +192,9 @@ func (p *plant) end() {
 			p.r.Quick++
 		}
 		p.good++
+		if at-p.arrived[at] <= p.useful {
+			p.timely++
+		}
 	}
 	delete(p.arrived, at)
 	p.start(at)
