@@ -6,7 +6,6 @@ import "math"
 // full or slow.
 type flow struct {
 	limit  float64 // +Inf while nothing is known
-	narrow float64 // the limit without what missing answers imply
 	stay   float64 // seconds that a request may stay inside; limit follows from it
 	wide   float64 // from 1 towards 0 while much is refused
 	before latency // the typical latency before a limit that cost answers
@@ -16,7 +15,7 @@ type flow struct {
 	implied float64 // latency that missing answers imply, fading
 	missing bool
 	waiting float64 // seconds of that
-	longest float64 // the stay that missing answers implied under narrow: more in flight can only add a wait
+	longest float64 // the stay that missing answers implied at first: more in flight can only add a wait
 	settled float64 // seconds since more were in flight than the limit allows
 	back    float64 // seconds since no success came where some were due
 	piled   int     // buckets in a row that closed on a queue that grows
@@ -192,7 +191,6 @@ func (f *flow) bound(l *Law, r *Reading) {
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
 	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.latency.ran(l.quota.running()) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
-	f.narrow = f.room(rate * t)
 	t = math.Max(t, 1.2*f.implied)
 	if f.missing {
 		t = math.Max(t, f.far(l))
@@ -257,7 +255,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	default:
 		b, seconds, few = h.fewer(p, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
-	if few && f.piled >= sure && !h.interrupted(seconds) { // they wait, so none is late
+	if few && f.piled >= sure { // they wait, so none is late
 		f.implied = 0
 		return
 	}
@@ -273,7 +271,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	}
 	f.missing, f.full = true, false
 	stay := r.InFlight * seconds / math.Max(b.ended, 1e-9)
-	if !was && r.InFlight <= f.narrow {
+	if !was {
 		if f.longest = stay; !refused {
 			f.longest = math.Inf(1) // the number in flight still grew
 		}

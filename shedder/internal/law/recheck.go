@@ -27,8 +27,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		stay := b.stay()
 		expected := c.rate * seconds
 		switch {
-		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven,
-			h.interrupted(seconds) && (b.ended < p.Few || expected < 4*p.Expect*h.uneven):
+		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven:
 			return true
 		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven: // answers in proportion to the limit: none waited
 			f.opened(l, b.inside/math.Max(b.ended, 1))
