@@ -3,6 +3,7 @@ package law
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -117,5 +118,25 @@ func TestAFalseQueueIsFoundOut(t *testing.T) {
 				require.Less(t, p.share(), 0.01, "%s, seed %d, a queue seen after %g s: refused", name, seed, at)
 			}
 		}
+	}
+}
+
+// A pool that stops while its latency is measured again is not taken for a slow one that answers after the stop: a measurement that
+// waits for such answers includes the stop (1.7 s, and 1785 requests in flight). It may still learn too long a latency.
+func TestAStopWhileALatencyIsMeasuredAgain(t *testing.T) {
+	for seed := range uint64(12) {
+		p := newPlant(seed, Options{}, 8, exponential(0.025))
+		for range 400 {
+			if p.flow.again.limit > 0 {
+				break
+			}
+			p.run(3*tick, 960)
+		}
+		require.Positive(t, p.flow.again.limit, "seed %d: a measurement is under way", seed)
+		p.stall(6, 960)
+		p.reset()
+		p.run(10, 960)
+		require.Less(t, p.Latency(), 300*time.Millisecond, "seed %d", seed)
+		require.Less(t, p.most, 200.0, "seed %d", seed)
 	}
 }
