@@ -114,7 +114,7 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
-	queued := recent.ended >= p.Enough && recent.quick <= 0.25*recent.answered
+	queued := recent.ended >= p.Enough && recent.queued()
 	if queued && heavy && usage < busyUsage && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
 		l.latency.guess() // they wait for something else: Little's law bounds them until a sample can be taken
 		l.flow.wide, l.flow.again.due = 0, true

@@ -8,7 +8,7 @@ type flow struct {
 	limit  float64 // +Inf while nothing is known
 	stay   float64 // seconds that a request may stay inside; limit follows from it
 	wide   float64 // from 1 towards 0 while much is refused
-	before latency // the typical latency before a limit that cost answers
+	before latency // the typical latency before it rose on proof, until a sample confirms that no request waits
 	held   float64 // best rate of answers while much is refused: the limit must not spiral down with it
 	first  float64 // rate of answers when that began, less what chance may add
 
@@ -24,8 +24,11 @@ type flow struct {
 	again recheck
 }
 
+// fading is the part per second by which what was learnt in an incident fades.
+const fading = 0.01
+
 // fade lets a closed bucket pass.
-func (f *flow) fade() { f.implied *= 1 - 0.02*span }
+func (f *flow) fade() { f.implied *= 1 - fading*span }
 
 // sure is how many buckets in a row must show a growing queue; a single one may show it by chance.
 const sure = 2
@@ -58,18 +61,15 @@ func (f *flow) step(l *Law, r *Reading) {
 		f.settled = 0
 	}
 	f.miss(l, r, heavy)
-	if f.piled >= sure && !f.full {
+	switch grows := f.piled >= sure; {
+	case grows:
 		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and refusals tighten it
 			f.wide = 0
 			f.again.due = true
 			l.latency.guess()
 		}
-		if f.before.typical > 0 { // the limit cost no answers
-			l.latency = f.before
-			l.latency.restart()
-			f.implied, f.missing, f.before = 0, false, latency{}
-		}
-	} else if f.piled < sure && !l.refusing() {
+		f.takeBack(l)
+	case !l.refusing():
 		f.full = false
 	}
 	switch again := f.again.step(l, r, heavy); {
@@ -87,6 +87,26 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.bound(l, r)
 }
 
+// raise accepts a longer latency on proof.
+func (f *flow) raise(l *latency, stay float64) {
+	if f.before.typical == 0 && !l.guessed {
+		f.before = *l
+	}
+	l.believe(stay)
+}
+
+// takeBack restores the latency from before proofs that no sample has confirmed, since a queue grows in spite of them: requests
+// are refused, or take still longer.
+func (f *flow) takeBack(l *Law) {
+	recent, _, _ := l.history.last(settle)
+	if f.before.typical == 0 || !l.refusing() && recent.mean() < later*l.latency.typical {
+		return
+	}
+	l.latency = f.before
+	l.latency.restart()
+	f.implied, f.missing, f.before = 0, false, latency{}
+}
+
 // tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
 func (f *flow) tighten(l *Law, dt float64, over bool) {
 	p, h := &l.P, &l.history
@@ -96,7 +116,7 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 			before, covered, _ := h.last(2 * long)
 			f.held, f.first = before.ended/covered, (b.ended-math.Sqrt(b.ended))/seconds
 		}
-		f.held = math.Max(f.held*(1-0.01*dt), b.ended/seconds)
+		f.held = math.Max(f.held*(1-fading*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) {
 			f.lost(l, window, over)
 			return
@@ -114,10 +134,10 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 const warming = 2.0
 
 // stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
-// A silence is no chance (one in a thousand), even if the service is as slow as far.
+// A silence is no chance, even if the service is as slow as far.
 func (f *flow) stopped(l *Law) bool {
-	window := math.Max(f.stay, 7*f.far(l)/math.Max(l.history.n, 1))
-	if now, seconds, _ := l.history.last(window); now.answered == 0 && f.held*seconds >= 7 {
+	window := math.Max(f.stay, l.P.Proof*f.far(l)/math.Max(l.history.n, 1))
+	if now, seconds, _ := l.history.last(window); now.answered == 0 && f.held*seconds >= l.P.Proof {
 		f.back = 0
 	}
 	return f.back < warming
@@ -143,7 +163,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	switch {
 	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
-	case !drained && f.settled < seconds, h.interrupted(seconds):
+	case !drained && f.settled < seconds, h.interrupted(p, seconds):
 		return false
 	}
 	stay := b.stay()
@@ -157,11 +177,8 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 
 // opened accepts a latency that was measured while no request waited in a queue.
 func (f *flow) opened(l *Law, stay float64) {
-	f.full, f.wide, f.before = false, 1, latency{}
-	if !l.latency.guessed {
-		f.before = l.latency
-	}
-	l.latency.believe(stay)
+	f.full, f.wide = false, 1
+	f.raise(&l.latency, stay)
 	f.again.due = false
 }
 
@@ -251,7 +268,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		if !few { // one request after another gives 1 / typical
 			b, seconds, few = h.fewer(p, 1/l.latency.typical, l.latency.typical, p.Expect, 16*p.Expect, p.Few)
 		}
-		few = few && f.settled >= seconds && !h.interrupted(seconds)
+		few = few && f.settled >= seconds && !h.interrupted(p, seconds)
 	default:
 		b, seconds, few = h.fewer(p, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
 	}

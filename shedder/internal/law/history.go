@@ -205,7 +205,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	if !h.grows(p, half, least, 0) {
 		return false
 	}
-	since := h.resumed() / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
+	since := h.resumed(p) / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
 	if since < half && !h.grows(p, since, least, p.Cost*h.rate*2*float64(since)*span) {
 		return false
 	}
@@ -263,9 +263,9 @@ func (h *history) grown() int {
 	return len(h.ring)
 }
 
-// resumed returns how many buckets have closed since answers came again after a silence that is no chance (one in a thousand, if
-// they come as unevenly as before), or all buckets if there was no such silence or no answer before it.
-func (h *history) resumed() int {
+// resumed returns how many buckets have closed since answers came again after a silence that is no chance if they come as
+// unevenly as before, or all buckets if there was no such silence or no answer before it.
+func (h *history) resumed(p *Params) int {
 	all, covered, _ := h.last(reach * span)
 	silent, begin, found := 0, len(h.ring), false
 	for i := len(h.ring) - 1; i >= 0; i-- {
@@ -276,7 +276,7 @@ func (h *history) resumed() int {
 			silent, begin = 0, i
 		default:
 			silent++
-			found = found || float64(silent)*span*all.ended >= 7*h.uneven*covered
+			found = found || float64(silent)*span*all.ended >= p.Proof*h.uneven*covered
 		}
 	}
 	return len(h.ring)
@@ -377,9 +377,9 @@ func missing(p *Params, n, expected, uneven float64) bool {
 	return e >= p.Proof*uneven
 }
 
-// interrupted reports whether answers stopped or began again in the last seconds: one half of them has less than a third of
-// the answers of the other, or none came for so long that chance is unlikely (one in a thousand).
-func (h *history) interrupted(seconds float64) bool {
+// interrupted reports whether answers stopped or began again in the last seconds: one half of them has so few of the answers of
+// the other that it has lost a share of Cost, or none came for so long that it is no chance.
+func (h *history) interrupted(p *Params, seconds float64) bool {
 	all, covered, _ := h.last(seconds)
 	silent, longest := h.age, h.age
 	if h.open.ended > 0 {
@@ -393,5 +393,6 @@ func (h *history) interrupted(seconds float64) bool {
 	}
 	newer, _, _ := h.last(seconds / 2)
 	older := all.ended - newer.ended
-	return newer.ended <= older/3 || older <= newer.ended/3 || longest*all.ended >= 7*covered && longest >= all.mean()
+	few := 1 - p.Cost
+	return newer.ended <= few*older || older <= few*newer.ended || longest*all.ended >= p.Proof*covered && longest >= all.mean()
 }

@@ -10,7 +10,7 @@ type latency struct {
 	left    float64 // share of the time that a CPU quota leaves now
 	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
-	queued  bool // requests of the last sample may have waited, and some were refused not long before
+	queued  bool // all requests of the last sample may have waited
 
 	some   bucket  // too few answers to say anything yet
 	sample bucket  // the sample that is being taken
@@ -68,7 +68,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 		return 0, false, false
 	}
 	stay, pace = l.sample.stay(), l.late.kept() >= keeping
-	l.queued = l.sample.queued() && l.calm < 2*long
+	l.queued = l.sample.queued()
 	l.restart()
 	return stay, pace, true
 }
@@ -78,7 +78,7 @@ func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, buck
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
 // up by Drift per second. A longer sample counts only if its requests did not wait, since a faster rise takes proof.
 func (l *latency) learn(p *Params, stay, seconds float64) {
-	if l.samples > 0 && l.queued && stay > l.typical {
+	if l.samples > 0 && l.queued && l.calm < 2*long && stay > l.typical {
 		return
 	}
 	l.samples++

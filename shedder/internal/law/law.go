@@ -258,7 +258,7 @@ func (l *Law) closed(b *bucket) {
 		return
 	}
 	if l.flow.slowed(&l.latency, stay, pace) {
-		l.latency.believe(stay)
+		l.flow.raise(&l.latency, stay)
 		return
 	}
 	if full > mostly*taken && (l.latency.typical == 0 || stay > l.latency.typical) {
@@ -266,4 +266,7 @@ func (l *Law) closed(b *bucket) {
 	}
 	l.latency.learn(&l.P, stay, taken)
 	l.flow.again.due = !calm
+	if !l.latency.queued && later*stay >= l.latency.typical {
+		l.flow.before = latency{}
+	}
 }
