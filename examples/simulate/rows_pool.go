@@ -156,8 +156,19 @@ func coldRows() []suiteRow {
 		at(cold("cold-lock-5ms", lock32), 3),
 		at(cold("cold-mix", mix), 1.1, 2, 3, 5, 10),
 		at(coldMixQuota, 2, 3, 5),
+		at(connects("cold-pool-connects", pool8()), 1.2, 1.5, 2, 3),
+		at(connects("cold-mix-connects", mix), 1.2, 1.5, 2, 3),
 		at(coldSlow, 2, 5),
 	)
+}
+
+// connects is a cold start whose database needs half a second for the first connections.
+func connects(name string, of func(load float64) sim.Scenario) func(load float64) sim.Scenario {
+	return func(load float64) sim.Scenario {
+		scenario := cold(name, of)(load)
+		scenario.Events = []sim.Event{{Stage: "db", Stall: 500 * ms}}
+		return scenario
+	}
 }
 
 // coldSlow is a pool that works at a fifteenth of its speed for the first seconds, such as a database with cold caches.

@@ -116,8 +116,7 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	heavy := recent.share() >= p.Heavy
 	queued := recent.ended >= p.Enough && recent.queued()
 	if queued && heavy && usage < busyUsage && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
-		l.latency.guess() // they wait for something else: Little's law bounds them until a sample can be taken
-		l.flow.wide, l.flow.again.due = 0, true
+		l.flow.guess(l) // they wait for something else
 	}
 	switch {
 	case usage >= 0.99 && heavy && c.inForce():

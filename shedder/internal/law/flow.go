@@ -63,10 +63,9 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.miss(l, r, heavy)
 	switch grows := f.piled >= sure; {
 	case grows:
-		if f.full = true; l.latency.typical == 0 { // else the wide limit holds, and refusals tighten it
-			f.wide = 0
-			f.again.due = true
-			l.latency.guess()
+		f.full = true
+		if m := &l.latency; m.typical == 0 || m.guessed && m.typical > m.least { // else the wide limit holds, and refusals tighten it
+			f.guess(l)
 		}
 		f.takeBack(l)
 	case !l.refusing():
@@ -87,12 +86,19 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.bound(l, r)
 }
 
+// guess bounds the requests in flight as tightly as a guess of the latency allows, until it can be measured.
+func (f *flow) guess(l *Law) {
+	l.latency.guess()
+	f.wide, f.again.due = 0, true
+}
+
 // raise accepts a longer latency on proof.
 func (f *flow) raise(l *latency, stay float64) {
 	if f.before.typical == 0 && !l.guessed {
 		f.before = *l
 	}
 	l.believe(stay)
+	l.guessed = false
 }
 
 // takeBack restores the latency from before proofs that no sample has confirmed, since a queue grows in spite of them: requests

@@ -202,7 +202,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
-	if !h.grows(p, half, least, 0) {
+	if !h.grows(p, half, least, 0) && !h.grows(p, min(half, h.begun()/2), least, 3*p.Expect) {
 		return false
 	}
 	since := h.resumed(p) / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
@@ -261,6 +261,17 @@ func (h *history) grown() int {
 		}
 	}
 	return len(h.ring)
+}
+
+// begun returns how many buckets have closed since the first answer. A service that needs a moment for its first connections
+// begins with a queue, and then answers at a steady rate.
+func (h *history) begun() int {
+	for i := range h.ring {
+		if h.ring[i].ended > 0 {
+			return len(h.ring) - i
+		}
+	}
+	return 0
 }
 
 // resumed returns how many buckets have closed since answers came again after a silence that is no chance if they come as

@@ -6,11 +6,12 @@ import "math"
 type latency struct {
 	typical float64 // seconds; 0 until it is known
 	least   float64 // least mean of a few answers: stands in for typical until that is known
-	guessed bool    // typical is a guess
+	guessed bool    // typical is a guess: all that it was taken from may have waited in a queue
 	left    float64 // share of the time that a CPU quota leaves now
 	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
 	queued  bool // all requests of the last sample may have waited
+	grew    bool // more of them came in than left, or some were refused
 
 	some   bucket  // too few answers to say anything yet
 	sample bucket  // the sample that is being taken
@@ -69,6 +70,7 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 	}
 	stay, pace = l.sample.stay(), l.late.kept() >= keeping
 	l.queued = l.sample.queued()
+	l.grew = l.calm < l.taken || l.sample.admitted-l.sample.left > 2*math.Sqrt(l.sample.admitted)
 	l.restart()
 	return stay, pace, true
 }
@@ -76,13 +78,15 @@ func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok 
 func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, bucket{}, 0, 0 }
 
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
-// up by Drift per second. A longer sample counts only if its requests did not wait, since a faster rise takes proof.
+// up by Drift per second. A longer sample counts only if its requests did not wait, since a faster rise takes proof. A first
+// sample that was taken while a queue grew is a guess.
 func (l *latency) learn(p *Params, stay, seconds float64) {
-	if l.samples > 0 && l.queued && l.calm < 2*long && stay > l.typical {
+	if l.typical > 0 && l.queued && l.calm < 2*long && stay > l.typical {
 		return
 	}
 	l.samples++
-	l.guessed, l.running = false, l.left
+	l.guessed = l.queued && l.grew && (l.guessed || l.samples == 1)
+	l.running = l.left
 	switch {
 	case l.samples <= believed:
 		l.typical = stay
@@ -93,9 +97,9 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 	}
 }
 
-// believe sets the typical latency on proof.
+// believe sets the typical latency to one that was measured. A guess remains one until the measurement ends.
 func (l *latency) believe(stay float64) {
-	l.typical, l.samples, l.guessed, l.running = stay, believed, false, l.left
+	l.typical, l.samples, l.running = stay, believed, l.left
 	l.restart()
 }
 

@@ -99,9 +99,9 @@ func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
 	const seeds = 200
 	for name, of := range map[string]func(float64) draw{
 		"exponential": exponential, "constant": constant, "lognormal": lognormal, "bimodal": bimodal,
-		"narrow": narrow, "alike": alike, "uniform": uniform,
+		"narrow": narrow, "alike": alike, "uniform": uniform, "half": half,
 	} {
-		for _, c := range []struct{ rate, mean float64 }{{150, 1}, {20, 2}, {500, 0.3}, {1000, 0.05}, {5, 3}} {
+		for _, c := range []struct{ rate, mean float64 }{{150, 1}, {20, 2}, {240, 0.8}, {500, 0.3}, {1000, 0.05}, {5, 3}} {
 			t.Run(fmt.Sprintf("%s/%v for %v s", name, c.rate, c.mean), func(t *testing.T) {
 				alarms := 0
 				for seed := range uint64(seeds) {

@@ -38,19 +38,18 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 				return true
 			}
 			l.latency.believe(b.inside / b.ended) // the mean latency may still be that of the queue
-			l.latency.guessed = true
 			typical = l.latency.typical
 			c.limit, f.settled = math.Max(2, b.ended/seconds*r.Mix*typical/2), 0
 			return true
 		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && b.ended >= p.Expect:
-			c.due, c.limit, f.settled = false, 0, 0
+			c.due, c.limit, f.settled, l.latency.guessed = false, 0, 0, false
 			return false
 		case b.ended < p.Expect:
 			return true
 		}
 		l.latency.believe(stay)
 		typical = stay
-	case !l.little || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
+	case !l.little && !l.latency.guessed || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
 		return false
 	}
 	b, seconds, _ := h.last(math.Max(settle, 2*f.stay))

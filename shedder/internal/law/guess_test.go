@@ -1,0 +1,60 @@
+package law
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// connects is a service whose first calls, one for each slot, take half a second longer than the others.
+func connects(slots int, takes draw) draw {
+	return func(r *rand.Rand) float64 {
+		if slots--; slots >= 0 {
+			return 0.5 + takes(r)
+		}
+		return takes(r)
+	}
+}
+
+// A database needs half a second for its first connections, so the first answers have all waited. A latency that was learnt from
+// them is a guess: otherwise the limit is that of the queue, and a pool just above its capacity is never protected.
+func TestAPoolThatBeginsWithAQueueIsProtected(t *testing.T) {
+	for _, c := range []struct{ load, least float64 }{
+		{1.2, 0.63}, // 0.09 if the latency of the first answers counts; 0.62 if a queue is not looked for since the first answer
+		{1.5, 0.80}, // 0.75 then
+		{3, 0.72},   // 0.64 then
+	} {
+		const seeds, seconds = 10, 30
+		good := 0.0
+		for seed := range uint64(seeds) {
+			p := newPlant(seed, Options{}, 8, connects(8, constant(0.025))) // 320/s
+			p.useful = 0.25
+			p.run(seconds, c.load*320)
+			good += p.timely / (320 * seconds) / seeds
+		}
+		t.Logf("%v times the capacity: %.3f", c.load, good)
+		require.Greater(t, good, c.least, "%v times the capacity", c.load)
+	}
+}
+
+// The same while a CPU quota is used up: refusals need it, and the requests wait for the database. A guess is measured until it stays,
+// although the bound of the CPU is in force. Otherwise it stays at more than five times the true latency.
+func TestAGuessIsMeasuredWhileTheCPUIsShort(t *testing.T) {
+	const seeds = 10
+	found := 0
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 8, constant(0.02)) // 400/s
+		p.r.CPU, p.r.Smoothed, p.r.Pause, p.r.Running = 1, 1, 0.06, 0.4
+		p.stall(0.35, 1200)
+		p.run(15, 1200)
+		p.reset()
+		p.run(10, 1200)
+		require.Greater(t, p.good/4000, 0.99, "seed %d", seed)
+		require.Less(t, p.latency.typical, 0.12, "seed %d", seed)
+		if p.latency.typical < 0.03 {
+			found++
+		}
+	}
+	require.GreaterOrEqual(t, found, seeds*8/10, "latencies found")
+}
