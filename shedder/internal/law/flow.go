@@ -64,7 +64,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	switch grows := f.piled >= sure; {
 	case grows:
 		f.full = true
-		if m := &l.latency; m.typical == 0 || m.guessed && m.typical > m.least { // else the wide limit holds, and refusals tighten it
+		if m := &l.latency; m.typical == 0 || m.guessed && m.least > 0 && m.typical > m.least { // else the wide limit holds, and refusals tighten it
 			f.guess(l)
 		}
 		f.takeBack(l)
@@ -89,7 +89,7 @@ func (f *flow) step(l *Law, r *Reading) {
 // guess bounds the requests in flight as tightly as a guess of the latency allows, until it can be measured.
 func (f *flow) guess(l *Law) {
 	l.latency.guess()
-	f.wide, f.again.due = 0, true
+	f.wide, f.again = 0, recheck{due: true}
 }
 
 // raise accepts a longer latency on proof.

@@ -58,3 +58,20 @@ func TestAGuessIsMeasuredWhileTheCPUIsShort(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, found, seeds*8/10, "latencies found")
 }
+
+// A guess that was too short is still measured after a moment with little load, in which no sample could replace it: calls of one
+// length may all have waited. Otherwise a healthy service is refused for as long as the load stays.
+func TestALightLoadDoesNotKeepAGuess(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 0, constant(0.3))
+		p.run(0.5, 100)
+		p.latency.least = 0.12
+		p.flow.full = true
+		p.flow.guess(p.Law)
+		p.run(7, 12)
+		p.run(60, 100)
+		p.reset()
+		p.run(10, 100)
+		require.Less(t, p.share(), 0.01, "seed %d: refused", seed)
+	}
+}

@@ -263,7 +263,7 @@ func (h *history) grown() int {
 	return len(h.ring)
 }
 
-// begun returns how many buckets have closed since the first answer. A service that needs a moment for its first connections
+// begun returns how many buckets have closed since the first answer or failure. A service that needs a moment for its first connections
 // begins with a queue, and then answers at a steady rate.
 func (h *history) begun() int {
 	for i := range h.ring {

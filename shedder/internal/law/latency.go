@@ -97,7 +97,8 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 	}
 }
 
-// believe sets the typical latency to one that was measured. A guess remains one until the measurement ends.
+// believe sets the typical latency to one that was measured, here or by the process before. A guess remains one until the
+// measurement ends.
 func (l *latency) believe(stay float64) {
 	l.typical, l.samples, l.running = stay, believed, l.left
 	l.restart()

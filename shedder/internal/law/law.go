@@ -265,7 +265,7 @@ func (l *Law) closed(b *bucket) {
 		return // they waited for the CPU
 	}
 	l.latency.learn(&l.P, stay, taken)
-	l.flow.again.due = !calm
+	l.flow.again.due = !calm || l.latency.guessed
 	if !l.latency.queued && later*stay >= l.latency.typical {
 		l.flow.before = latency{} // confirmed: it takes about as long, and some did not wait
 	}
