@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,alike,pool,cold,connects,cpu", "their kinds, separated by commas; \"minutes\" is one more")
+	randomKinds = flag.String("random.kinds", "slow,slows,alike,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\" and \"dbslows\" are two more")
 )
 
 // A draw is a service of random figures.
@@ -25,7 +25,7 @@ type draw struct {
 	name     string
 	scenario sim.Scenario
 	best     float64 // the goodput that is possible; 0 if it is that of the bare server
-	swept    bool    // the goodput that is possible is that of the best of some fixed limits
+	swept    []int   // the goodput that is possible is that of the best of these fixed limits
 }
 
 // logUniform returns a number between low and high whose logarithm is uniform.
@@ -87,7 +87,18 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		m.Parse = ofSeconds(min(logUniform(rng, 20e-6, 200e-6), m.Quota/2/(700*load)))
 		scenario.Events = []sim.Event{{Stage: "db", Stall: stall}}
 		name := fmt.Sprintf("%d cores x %.2f, %v each, %v @%g", m.Cores, m.Quota, m.Parse.Round(time.Microsecond), stall, load)
-		return draw{name: name, scenario: scenario, swept: true}
+		return draw{name: name, scenario: scenario, swept: []int{4, 8, 16, 32, 64}}
+	},
+	// A pool whose database stops for a while.
+	"stalls": func(rng *rand.Rand) draw {
+		stall := ofSeconds(logUniform(rng, 0.2, 5))
+		return randomFault(rng, fmt.Sprint("stall ", stall.Round(ms)), []float64{0.5, 0.8, 0.95, 1.2, 2, 5}, sim.Event{At: 20 * sec, Stage: "db", Stall: stall})
+	},
+	// A pool whose database is slower for a while.
+	"dbslows": func(rng *rand.Rand) draw {
+		lasts, factor := ofSeconds(logUniform(rng, 0.5, 15)), logUniform(rng, 2, 20)
+		return randomFault(rng, fmt.Sprintf("x %.1f for %v", factor, lasts.Round(ms)), []float64{0.5, 0.8, 1.2, 2, 5},
+			sim.Event{At: 18 * sec, Stage: "db", Stretch: factor}, sim.Event{At: 18*sec + lasts, Stage: "db", Stretch: 1})
 	},
 	// A pool near its capacity for ten minutes, with clients that wait for four mean latencies.
 	"minutes": func(rng *rand.Rand) draw {
@@ -133,14 +144,18 @@ func randomPool(rng *rand.Rand, loads []float64, fromCold bool) draw {
 	return draw{name: fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load), scenario: of(load), best: math.Floor(min(load, 1))}
 }
 
-// bestFixed returns the goodput of the best of some fixed limits.
-func bestFixed(scenario sim.Scenario, seed uint64) (best float64, err error) {
-	for _, limit := range []string{"fixed:4", "fixed:8", "fixed:16", "fixed:32", "fixed:64"} {
-		policy, err := gateOf(limit)
-		if err != nil {
-			return 0, err
-		}
-		got, err := sim.Run(scenario, seed, policy(seed))
+func randomFault(rng *rand.Rand, fault string, loads []float64, events ...sim.Event) draw {
+	d := randomPool(rng, loads, false)
+	load := d.scenario.Phases[1].Load
+	d.scenario.Phases, d.scenario.Events = three(min(load, 0.7), load), events
+	d.name, d.best, d.swept = d.name+" "+fault, 0, []int{2, 4, 8, 16, 32, 64, 128, 256}
+	return d
+}
+
+// bestFixed returns the goodput of the best of the given limits.
+func bestFixed(scenario sim.Scenario, seed uint64, limits []int) (best float64, err error) {
+	for _, limit := range limits {
+		got, err := sim.Run(scenario, seed, fixed(limit))
 		if err != nil {
 			return 0, err
 		}
@@ -175,8 +190,8 @@ func TestRandomServices(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if d.swept {
-					if d.best, err = bestFixed(d.scenario, seed); err != nil {
+				if d.swept != nil {
+					if d.best, err = bestFixed(d.scenario, seed, d.swept); err != nil {
 						return err
 					}
 				}

@@ -245,10 +245,13 @@ func faultRows() []suiteRow {
 	// A database that comes back connects anew and has cold caches: it is slow for a second, and some calls fail.
 	cold, warm := sim.Event{At: 23 * sec, Stage: "db", Stretch: 6, Fails: 0.2}, sim.Event{At: 24 * sec, Stage: "db", Stretch: 1, Fails: -0.2}
 	down, up := sim.Event{At: 20 * sec, Stage: "db", Fails: 1}, sim.Event{At: 23 * sec, Stage: "db", Fails: -1}
+	slow, fast := sim.Event{At: 20 * sec, Stage: "db", Stretch: 8}, sim.Event{At: 25 * sec, Stage: "db", Stretch: 1}
 	mute := sim.Event{At: 20 * sec, Stage: "db", Fails: 1, Stretch: 50}
 	return join(
 		at(with("pool-locked-5s", exp, lock), 0.7, 2),
 		at(with("db-stopped-3s", exp, stop), 0.7, 2),
+		at(with("db-stalls-700ms", pool("", 4, 2, sim.Dist{Fixed: 25 * ms}), sim.Event{At: 20 * sec, Stage: "db", Stall: 700 * ms}), 0.9, 0.95),
+		at(with("db-slow-5s", exp, slow, fast), 0.8, 2),
 		at(with("db-slow-1s", exp, sim.Event{At: 23 * sec, Stage: "db", Stretch: 6}, sim.Event{At: 24 * sec, Stage: "db", Stretch: 1}), 0.7, 2, 5),
 		at(with("db-restarted", exp, stop, cold, warm), 0.7, 2, 5),
 		at(with("db-fails-3s", exp, down, up, cold, warm), 0.7, 2, 5),

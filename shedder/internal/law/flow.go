@@ -16,6 +16,7 @@ type flow struct {
 	missing bool
 	waiting float64 // seconds of that
 	longest float64 // the stay that missing answers implied at first: more in flight can only add a wait
+	late    float64 // seconds since answers came again, while a longer latency is not confirmed
 	settled float64 // seconds since more were in flight than the limit allows
 	back    float64 // seconds since no success came where some were due
 	piled   int     // buckets in a row that closed on a queue that grows
@@ -27,8 +28,33 @@ type flow struct {
 // fading is the part per second by which what was learnt in an incident fades.
 const fading = 0.01
 
-// fade lets a closed bucket pass.
-func (f *flow) fade() { f.implied *= 1 - fading*span }
+// fade lets a closed bucket pass. What missing answers implied fades. It is forgotten, and so is a latency that rose on proof, if answers
+// turn out to wait in a queue, such as one that a stop has left. The first answers after a silence say nothing: a stop has held them up, or
+// they are those of the short calls. The latencies of neighbours are alike, so twice the usual proof is needed.
+func (f *flow) fade(l *Law) {
+	f.implied *= 1 - fading*span
+	usual := l.latency.typical
+	if f.before.typical > 0 {
+		usual = f.before.typical
+	}
+	doubtful := usual > 0 && (f.before.typical > 0 || f.implied > 2*usual)
+	if f.late += span; f.missing || !doubtful {
+		f.late = 0
+		return
+	}
+	if l.history.follows(f.late-f.implied) > 2*l.P.Proof {
+		f.forget(l)
+	}
+}
+
+// forget restores the latency from before proofs that no sample has confirmed.
+func (f *flow) forget(l *Law) {
+	if f.before.typical > 0 {
+		l.latency = f.before
+		l.latency.restart()
+	}
+	f.implied, f.missing, f.before = 0, false, latency{}
+}
 
 // sure is how many buckets in a row must show a growing queue; a single one may show it by chance.
 const sure = 2
@@ -105,12 +131,9 @@ func (f *flow) raise(l *latency, stay float64) {
 // are refused, or take still longer.
 func (f *flow) takeBack(l *Law) {
 	recent, _, _ := l.history.last(settle)
-	if f.before.typical == 0 || !l.refusing() && recent.mean() < later*l.latency.typical {
-		return
+	if f.before.typical > 0 && (l.refusing() || recent.mean() >= later*l.latency.typical) {
+		f.forget(l)
 	}
-	l.latency = f.before
-	l.latency.restart()
-	f.implied, f.missing, f.before = 0, false, latency{}
 }
 
 // tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
@@ -183,7 +206,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 
 // opened accepts a latency that was measured while no request waited in a queue.
 func (f *flow) opened(l *Law, stay float64) {
-	f.full, f.wide = false, 1
+	f.full, f.wide, f.late = false, 1, 0
 	f.raise(&l.latency, stay)
 	f.again.due = false
 }

@@ -242,7 +242,7 @@ const mostly = 0.75
 
 // closed learns from a closed bucket.
 func (l *Law) closed(b *bucket) {
-	l.flow.fade()
+	l.flow.fade(l)
 	l.flow.pile(l.history.piles(&l.P, l.latency.least))
 	l.lingering.close(l)
 	if l.cpu.full {
