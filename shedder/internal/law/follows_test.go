@@ -37,22 +37,17 @@ func TestTheQueueThatAStopLeavesIsRefused(t *testing.T) {
 	}
 }
 
-// A stop under a tight limit takes most answers of a second. Those of the rest come as fast as before, so the limit has cost none.
+// A stop under a tight limit takes most answers of a second. Those of the rest come as fast as before, so the limit has cost none. If the
+// stop counts in the rate by which it is judged, it is taken for slowness in nine of ten runs.
 func TestAShortStopUnderATightLimitIsNotSlow(t *testing.T) {
-	const seeds = 20
-	slow := 0
-	for seed := range uint64(seeds) {
+	for seed := range uint64(20) {
 		p := newPlant(seed, Options{}, 2, half(0.035)) // 57/s
-		p.run(20, 40)
-		p.run(5, 70)
-		p.stall(0.73, 70)
-		p.run(2, 70)
-		if p.latency.typical > 0.15 {
-			slow++
-		}
+		p.run(15, 40)
+		p.run(5, 86)
+		p.stall(0.9, 86)
+		p.run(2, 86)
+		require.Less(t, p.latency.typical, 0.15, "seed %d", seed)
 	}
-	t.Logf("taken for slow: %d of %d", slow, seeds)
-	require.LessOrEqual(t, slow, 3)
 }
 
 func TestLatenciesThatFollowTheNumberInFlight(t *testing.T) {
@@ -61,7 +56,7 @@ func TestLatenciesThatFollowTheNumberInFlight(t *testing.T) {
 		full.run(10, 300)
 		full.stall(0.5, 300)
 		full.run(20, 315)
-		require.Greater(t, full.history.follows(15), Default().Proof, "seed %d: a queue", seed)
+		require.Greater(t, full.history.follows(15), 2*Default().Proof, "seed %d: a queue", seed)
 		slow := newPlant(seed, Options{CPUOnly: true}, 0, constant(0.5))
 		slow.run(10, 200)
 		require.Less(t, slow.history.follows(5), 0.0, "seed %d: a slow service", seed)
