@@ -183,12 +183,16 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 }
 
 // cost accepts the latency under a limit that has cost answers for the given seconds, unless that may be chance. While too few
-// requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency.
+// requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency. It takes a
+// window of about that latency: over a shorter one, requests that have just been let in look like a longer latency.
 func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
-	expected := f.held * seconds
 	drained := over && l.latency.guessed
+	for !drained && ok && seconds < turns*b.stay() && seconds < 2*long {
+		b, seconds, ok = h.last(math.Min(turns*b.stay(), 2*long))
+	}
+	expected := f.held * seconds
 	switch {
 	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
@@ -210,6 +214,9 @@ func (f *flow) opened(l *Law, stay float64) {
 	f.raise(&l.latency, stay)
 	f.again.due = false
 }
+
+// turns is how much of a latency a window covers at least that measures it. More delays the proof of a slow service.
+const turns = 0.75
 
 // noisy is the least share of the held rate that the true rate may be: the held rate is the highest of several samples.
 const noisy = 0.7
