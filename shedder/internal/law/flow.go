@@ -189,8 +189,8 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
 	drained := over && l.latency.guessed
-	for !drained && ok && seconds < turns*b.stay() && seconds < 2*long {
-		b, seconds, ok = h.last(math.Min(turns*b.stay(), 2*long))
+	for !drained && ok && seconds < proving*b.stay() && seconds < 2*long {
+		b, seconds, ok = h.last(math.Min(proving*b.stay(), 2*long))
 	}
 	expected := f.held * seconds
 	switch {
@@ -215,8 +215,8 @@ func (f *flow) opened(l *Law, stay float64) {
 	f.again.due = false
 }
 
-// turns is how much of a latency a window covers at least that measures it. More delays the proof of a slow service.
-const turns = 0.75
+// proving is the least part of a latency that a window must cover to prove it. A greater one delays the proof of a slow service.
+const proving = 0.75
 
 // noisy is the least share of the held rate that the true rate may be: the held rate is the highest of several samples.
 const noisy = 0.7

@@ -367,19 +367,17 @@ func TestAProofNeedsALatency(t *testing.T) {
 	var waiting float64
 	const seeds = 40
 	for seed := range uint64(seeds) {
-		p := newPlant(seed, Options{}, 8, fixedAndExponential) // 400/s
+		p := newPlant(seed, Options{}, 8, half(0.02)) // 400/s
 		p.run(20, 320)
-		p.takes = func(r *rand.Rand) float64 { return 8 * fixedAndExponential(r) }
+		p.takes = half(0.16)
 		p.run(5, 320)
-		p.takes = fixedAndExponential
+		p.takes = half(0.02)
 		p.run(3, 320)
 		waiting += p.inside() / 400 / seeds
 	}
 	t.Logf("seconds of work that wait: %.3f", waiting)
 	require.Less(t, waiting, 0.1)
 }
-
-func fixedAndExponential(r *rand.Rand) float64 { return 0.01 + 0.01*r.ExpFloat64() }
 
 // A pool that is slow for a second answers fewer requests than before, in the order of a queue. They wait, so none is missing.
 func TestAPoolThatIsSlowForASecondMissesNoAnswers(t *testing.T) {
