@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,alike,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\" and \"dbslows\" are two more")
+	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\" and \"dbslows\" are two more")
 )
 
 // A draw is a service of random figures.
@@ -76,6 +76,15 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		}
 		return randomSlows(rng, mean, sim.Dist{Fixed: mean}, "fixed")
 	},
+	// A dependency that takes longer than Far, so that it counts as down until late answers come.
+	"jumps": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.005, 0.1))
+		wait, shape := randomDist(rng, mean)
+		if sigma := []float64{0, 0, 0.1, 0.3, 1, 1}[rng.IntN(6)]; sigma < 1 {
+			wait, shape = sim.Dist{LogNormal: mean, Sigma: sigma}, fmt.Sprint("lognormal ", sigma)
+		}
+		return randomJump(rng, mean, wait, shape, 16, 150)
+	},
 	"pool": func(rng *rand.Rand) draw { return randomPool(rng, []float64{0.9, 1.1, 1.5, 2, 4, 8}, false) },
 	"cold": func(rng *rand.Rand) draw { return randomPool(rng, []float64{1.1, 1.5, 2, 4, 8}, true) },
 	// A cold start whose database needs a moment for its first connections, with a CPU quota of which refusals take up to half.
@@ -126,7 +135,11 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 }
 
 func randomSlows(rng *rand.Rand, mean time.Duration, wait sim.Dist, shape string) draw {
-	rate, factor := math.Round(logUniform(rng, 10, 1500)), logUniform(rng, 2, 30)
+	return randomJump(rng, mean, wait, shape, 2, 30)
+}
+
+func randomJump(rng *rand.Rand, mean time.Duration, wait sim.Dist, shape string, least, most float64) draw {
+	rate, factor := math.Round(logUniform(rng, 10, 1500)), logUniform(rng, least, most)
 	scenario := slows("slows", rate, 4, wait, factor)
 	useful := max(sec, time.Duration(10*factor*float64(mean)))
 	scenario.Client = sim.Client{Useful: useful, Deadline: useful * 3 / 2}

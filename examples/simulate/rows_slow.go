@@ -36,6 +36,7 @@ func slowRows() []suiteRow {
 			one(0.5, slows("slows-100ms-500ms-20", 20, 2, sim.Dist{Exp: 100 * ms}, 5)),
 			one(0.5, slows("slows-100ms-1s-5", 5, 2, sim.Dist{Exp: 100 * ms}, 10)),
 			one(0.5, slows("slows-20ms-1200ms-400", 400, 2, sim.Dist{Exp: 20 * ms}, 60)),
+			one(0.5, slows("slows-20ms-1200ms-400-equal", 400, 2, sim.Dist{Fixed: 20 * ms}, 60)),
 			one(0.5, slows("slows-26ms-330ms-100", 100, 2, sim.Dist{Fixed: 13 * ms, Dear: 130 * ms, DearShare: 0.1}, 13)),
 			one(0.5, slows("slows-110ms-3s-700", 700, 2, sim.Dist{Fixed: 55 * ms, Exp: 55 * ms}, 29)),
 			one(0.5, slows("slows-340ms-8s-180", 180, 2, sim.Dist{Fixed: 170 * ms, Exp: 170 * ms}, 24)),

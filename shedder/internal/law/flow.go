@@ -163,10 +163,14 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 const warming = 2.0
 
 // stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
-// A silence is no chance, even if the service is as slow as far.
+// A silence is no chance, even if the service is as slow as far. It may be the pause between two batches of equal calls, unless some
+// requests fail, or half of those in flight have been there for longer than the last answers took.
 func (f *flow) stopped(l *Law) bool {
-	window := math.Max(f.stay, l.P.Proof*f.far(l)/math.Max(l.history.n, 1))
-	if now, seconds, _ := l.history.last(window); now.answered == 0 && f.held*seconds >= l.P.Proof {
+	h := &l.history
+	window := math.Max(f.stay, l.P.Proof*f.far(l)/math.Max(h.n, 1))
+	now, seconds, _ := h.last(window)
+	due := now.ended > 0 || h.median() > later*h.latest(l.P.Few)
+	if due && now.answered == 0 && f.held*seconds >= l.P.Proof {
 		f.back = 0
 	}
 	return f.back < warming
@@ -196,7 +200,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	switch {
 	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
-	case !drained && f.settled < seconds, h.interrupted(p, seconds):
+	case !drained && math.Min(f.settled, f.back) < seconds, h.interrupted(p, seconds):
 		return false
 	}
 	stay := b.stay()
@@ -329,5 +333,9 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 			f.longest = math.Inf(1) // the number in flight still grew
 		}
 	}
-	f.implied = math.Min(stay, f.far(l))
+	most := f.far(l) // or as late as the last answers, unless requests wait for longer now
+	if last := h.latest(p.Few); h.median() <= later*last {
+		most = math.Max(most, math.Min(f.implied, last))
+	}
+	f.implied = math.Min(stay, most)
 }

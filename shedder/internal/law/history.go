@@ -327,6 +327,18 @@ func (h *history) back(k int, n float64) float64 {
 // An answer that took less did not wait in such a queue.
 func (h *history) quick() float64 { return h.back(len(h.ring)-1, h.n) / 2 }
 
+// median returns for how long half of the requests in flight have been there, in seconds, if they leave in the order in which they came.
+func (h *history) median() float64 { return h.back(len(h.ring)-1, h.n/2) }
+
+// latest returns the mean latency of the last answers, at least few, in seconds.
+func (h *history) latest(few float64) float64 {
+	b := h.open
+	for i := len(h.ring) - 1; i >= 0 && b.answered < few; i-- {
+		b.add(&h.ring[i], 1)
+	}
+	return b.mean()
+}
+
 // last returns the sum of at least the last seconds, and their number. It reports false if the history is shorter.
 func (h *history) last(seconds float64) (b bucket, covered float64, ok bool) {
 	b, covered = h.open, h.age
