@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\" and \"dbslows\" are two more")
+	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\" and \"flaps\" are more")
 )
 
 // A draw is a service of random figures.
@@ -76,7 +76,7 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		}
 		return randomSlows(rng, mean, sim.Dist{Fixed: mean}, "fixed")
 	},
-	// A dependency that takes longer than Far, so that it counts as down until late answers come.
+	// A dependency that takes longer than Far, so that it counts as down until late answers come. Two of six have calls of one length.
 	"jumps": func(rng *rand.Rand) draw {
 		mean := ofSeconds(logUniform(rng, 0.005, 0.1))
 		wait, shape := randomDist(rng, mean)
@@ -108,6 +108,21 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		lasts, factor := ofSeconds(logUniform(rng, 0.5, 15)), logUniform(rng, 2, 20)
 		return randomFault(rng, fmt.Sprintf("x %.1f for %v", factor, lasts.Round(ms)), []float64{0.5, 0.8, 1.2, 2, 5},
 			sim.Event{At: 18 * sec, Stage: "db", Stretch: factor}, sim.Event{At: 18*sec + lasts, Stage: "db", Stretch: 1})
+	},
+	// A pool with a load that goes on and off.
+	"flaps": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.005, 0.3))
+		hold, shape := randomDist(rng, mean)
+		slots := int(logUniform(rng, 4, 64))
+		high, low := logUniform(rng, 0.8, 3), 0.3*rng.Float64()
+		on, off := ofSeconds(logUniform(rng, 0.3, 3)), ofSeconds(logUniform(rng, 0.3, 3))
+		scenario := withClient(max(sec/2, 20*mean), max(2*sec, 40*mean), pool("pool", slots, 4, hold))(0.5)
+		scenario.Phases = []sim.Phase{{For: 10 * sec, Load: 0.5}}
+		for t := time.Duration(0); t < 40*sec; t += on + off {
+			scenario.Phases = append(scenario.Phases, sim.Phase{For: on, Load: high, Measured: true}, sim.Phase{For: off, Load: low, Measured: true})
+		}
+		name := fmt.Sprintf("%d x %v %s, %.2f for %v, %.2f for %v", slots, mean.Round(ms), shape, high, on.Round(ms), low, off.Round(ms))
+		return draw{name: name, scenario: scenario, swept: []int{2, 4, 8, 16, 32, 64, 128, 256, 512}}
 	},
 	// A pool near its capacity for ten minutes, with clients that wait for four mean latencies.
 	"minutes": func(rng *rand.Rand) draw {

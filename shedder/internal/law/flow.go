@@ -19,6 +19,7 @@ type flow struct {
 	late    float64 // seconds since answers came again, while a longer latency is not confirmed
 	settled float64 // seconds since more were in flight than the limit allows
 	back    float64 // seconds since no success came where some were due
+	down    float64 // seconds since such a silence was a stop
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
 
@@ -82,6 +83,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
 	f.settled += r.Dt
 	f.back += r.Dt
+	f.down += r.Dt
 	over := r.InFlight > f.limit+math.Sqrt(f.limit) || f.again.limit > 0 && r.InFlight > f.limit+1
 	if over {
 		f.settled = 0
@@ -163,18 +165,24 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 const warming = 2.0
 
 // stopped reports whether fewer answers than before say nothing about the latency: none comes at all, or they have just come back.
-// A silence is no chance, even if the service is as slow as far. It may be the pause between two batches of equal calls, unless some
-// requests fail, or half of those in flight have been there for longer than the last answers took.
+// A silence is no chance, even if the service is as slow as far. It is a stop if requests fail in it, or half of those in flight have
+// been there for longer than the last answers took. Any other is a pause between two batches of equal calls. A service that is still
+// cold has such pauses, too, so they count for some seconds after a stop.
 func (f *flow) stopped(l *Law) bool {
 	h := &l.history
 	window := math.Max(f.stay, l.P.Proof*f.far(l)/math.Max(h.n, 1))
 	now, seconds, _ := h.last(window)
-	due := now.ended > 0 || h.median() > later*h.latest(l.P.Few)
-	if due && now.answered == 0 && f.held*seconds >= l.P.Proof {
+	if now.answered == 0 && f.held*seconds >= l.P.Proof {
 		f.back = 0
+		if now.ended > 0 || h.overdue(l.P.Few) {
+			f.down = 0
+		}
 	}
-	return f.back < warming
+	return f.warms()
 }
+
+// warms reports whether the service has just come back.
+func (f *flow) warms() bool { return f.back < warming && f.down < long }
 
 // lost looks at the answers that a limit has cost, over ever longer windows.
 func (f *flow) lost(l *Law, window float64, over bool) {
@@ -188,7 +196,8 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 
 // cost accepts the latency under a limit that has cost answers for the given seconds, unless that may be chance. While too few
 // requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency. It takes a
-// window of about that latency: over a shorter one, requests that have just been let in look like a longer latency.
+// window of about that latency: over a shorter one, requests that have just been let in look like a longer latency. Nor may the window
+// contain a stop.
 func (f *flow) cost(l *Law, window float64, over bool) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
@@ -200,7 +209,7 @@ func (f *flow) cost(l *Law, window float64, over bool) bool {
 	switch {
 	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
-	case !drained && math.Min(f.settled, f.back) < seconds, h.interrupted(p, seconds):
+	case !drained && math.Min(f.settled, f.down) < seconds, h.interrupted(p, seconds):
 		return false
 	}
 	stay := b.stay()
@@ -286,7 +295,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	was := f.missing
 	f.missing = false
 	rate := math.Max(h.rate, f.held)
-	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.back < warming || l.cpu.busy {
+	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.warms() || l.cpu.busy {
 		return
 	}
 	if was {
@@ -322,7 +331,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	}
 	if !few || f.waiting > late {
 		if was {
-			f.implied = math.Min(math.Max(f.implied, b.stay()), late)
+			f.implied = math.Max(f.implied, math.Min(b.stay(), late))
 		}
 		return
 	}
@@ -333,9 +342,5 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 			f.longest = math.Inf(1) // the number in flight still grew
 		}
 	}
-	most := f.far(l) // or as late as the last answers, unless requests wait for longer now
-	if last := h.latest(p.Few); h.median() <= later*last {
-		most = math.Max(most, math.Min(f.implied, last))
-	}
-	f.implied = math.Min(stay, most)
+	f.implied = math.Min(stay, math.Max(f.far(l), math.Min(f.implied, h.latest(p.Few)))) // what late answers have shown stays
 }

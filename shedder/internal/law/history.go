@@ -327,8 +327,11 @@ func (h *history) back(k int, n float64) float64 {
 // An answer that took less did not wait in such a queue.
 func (h *history) quick() float64 { return h.back(len(h.ring)-1, h.n) / 2 }
 
-// median returns for how long half of the requests in flight have been there, in seconds, if they leave in the order in which they came.
-func (h *history) median() float64 { return h.back(len(h.ring)-1, h.n/2) }
+// overdue reports whether half of the requests in flight have been there for longer than the last answers took, at least few, if
+// requests leave in the order in which they came.
+func (h *history) overdue(few float64) bool {
+	return h.back(len(h.ring)-1, h.n/2) > later*h.latest(few)
+}
 
 // latest returns the mean latency of the last answers, at least few, in seconds.
 func (h *history) latest(few float64) float64 {
