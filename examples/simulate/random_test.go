@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\" and \"flaps\" are more")
+	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
 )
 
 // A draw is a service of random figures.
@@ -132,6 +132,22 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		scenario := lasting(withClient(4*mean, 8*mean, pool("pool", slots, 4, hold))(load), 15*sec, 600*sec, 15*sec)
 		name := fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load)
 		return draw{name: name, scenario: scenario, best: math.Floor(min(load, 1))}
+	},
+	// A dependency that takes longer for 20 s, while much of the CPU is in use.
+	"busyslows": func(rng *rand.Rand) draw {
+		mean, work := logUniform(rng, 0.005, 0.2), logUniform(rng, 0.0005, 0.02)
+		wait, shape := randomDist(rng, ofSeconds(mean))
+		cpu, other := randomDist(rng, ofSeconds(work))
+		cores, load, factor := 1+rng.IntN(8), []float64{0.6, 0.75, 0.85, 0.92}[rng.IntN(4)], logUniform(rng, 2, 40)
+		scenario := step(lib("step"))(load)
+		scenario.Machine.Cores, scenario.Capacity = cores, 0
+		scenario.Classes[0].Stages = []sim.Stage{{CPU: cpu, Wait: wait}}
+		scenario.Phases = three(load, load)
+		useful := max(sec, ofSeconds(8*factor*mean))
+		scenario.Client = sim.Client{Useful: useful, Deadline: useful * 3 / 2}
+		scenario.Events = []sim.Event{{At: 15 * sec, Stretch: factor}, {At: 35 * sec, Stretch: 1}}
+		name := fmt.Sprintf("%d cores %v %s + %v %s x %.1f @%g", cores, ofSeconds(work).Round(100*time.Microsecond), other, ofSeconds(mean).Round(ms), shape, factor, load)
+		return draw{name: name, scenario: scenario}
 	},
 	// Work of the CPU, with a wait beside it.
 	"cpu": func(rng *rand.Rand) draw {

@@ -47,13 +47,12 @@ func (l *latency) glance(p *Params, answered, latency float64) {
 }
 
 // take adds a closed bucket. It reports a finished sample: its mean stay, and whether answers kept pace with requests.
-func (l *latency) take(p *Params, b *bucket, busy bool) (stay float64, pace, ok bool) {
+func (l *latency) take(p *Params, b *bucket) (stay float64, pace, ok bool) {
 	l.calm += span
 	if b.refused > 0 {
 		l.calm = 0
 	}
-	first := l.samples == 0 && !busy // the first sample is taken despite refusals: there is nothing else to go by
-	if l.calm < settle && !first && l.samples > 0 {
+	if l.calm < settle && l.samples > 0 { // the first sample is taken despite refusals: there is nothing else to go by
 		l.restart()
 		return 0, false, false
 	}

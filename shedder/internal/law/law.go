@@ -250,7 +250,7 @@ func (l *Law) closed(b *bucket) {
 	}
 	taken, full := l.latency.taken+span, l.latency.full // the sample's, if it is finished now
 	calm := l.latency.calm >= taken
-	stay, pace, ok := l.latency.take(&l.P, b, l.cpu.busy)
+	stay, pace, ok := l.latency.take(&l.P, b)
 	if !ok {
 		return
 	}

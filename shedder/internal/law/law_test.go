@@ -65,12 +65,12 @@ func TestRefusalsSpoilASample(t *testing.T) {
 	p := Default()
 	l := latency{samples: believed, typical: 0.01}
 	for range 200 {
-		_, _, ok := l.take(&p, &bucket{admitted: 10, refused: 1, ended: 10, answered: 10, latency: 5, inside: 5}, false)
+		_, _, ok := l.take(&p, &bucket{admitted: 10, refused: 1, ended: 10, answered: 10, latency: 5, inside: 5})
 		require.False(t, ok)
 	}
 	calm := 0
 	for ; calm < 200; calm++ {
-		if _, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, answered: 10, latency: 0.1, inside: 0.1}, false); ok {
+		if _, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, answered: 10, latency: 0.1, inside: 0.1}); ok {
 			break
 		}
 	}
@@ -82,7 +82,7 @@ func TestFailuresAloneTeachNoLatency(t *testing.T) {
 	p := Default()
 	l := latency{samples: believed, typical: 0.01}
 	for range 1000 {
-		_, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, inside: 0.001}, false)
+		_, _, ok := l.take(&p, &bucket{admitted: 10, left: 10, ended: 10, inside: 0.001})
 		require.False(t, ok)
 	}
 }
