@@ -128,6 +128,9 @@ func (q *queueLane) send(r spillway.Request) {
 	if q.cancels[id] != nil {
 		w.after(exp(q.rng, time.Second), func() {
 			cancel()
+			for q.cancels[id] != nil { // until it has woken, it still counts as waiting
+				q.take(<-q.reports)
+			}
 			q.settle()
 		})
 	}
@@ -138,12 +141,7 @@ func (q *queueLane) settle() {
 	for q.live > 0 {
 		select {
 		case r := <-q.reports:
-			q.live--
-			q.cancels[r.id]()
-			delete(q.cancels, r.id)
-			if r.p != nil {
-				q.run(r.p)
-			}
+			q.take(r)
 			continue
 		default:
 		}
@@ -151,6 +149,16 @@ func (q *queueLane) settle() {
 			return
 		}
 		runtime.Gosched()
+	}
+}
+
+// take records a goroutine that has come through the gate.
+func (q *queueLane) take(r arrival) {
+	q.live--
+	q.cancels[r.id]()
+	delete(q.cancels, r.id)
+	if r.p != nil {
+		q.run(r.p)
 	}
 }
 
@@ -172,5 +180,7 @@ func (q *queueLane) close() {
 	for _, cancel := range q.cancels {
 		cancel()
 	}
-	q.settle()
+	for q.live > 0 {
+		q.take(<-q.reports)
+	}
 }
