@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
+	randomKinds = flag.String("random.kinds", "slow,visits,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
 )
 
 // A draw is a service of random figures.
@@ -61,6 +61,24 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 			name:     fmt.Sprintf("%.0f/s %v %s", rate, mean.Round(ms), shape),
 			scenario: slowCalls("slow", wait, max(10*mean, sec), 2*rate)(0.5),
 		}
+	},
+	// Slow calls whose load comes and goes from the start, while the CPU is idle.
+	"visits": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.05, 3))
+		wait, shape := randomDist(rng, mean)
+		rate := math.Round(logUniform(rng, 5, 300))
+		scenario := slowCalls("visits", wait, max(10*mean, sec), 2*rate)(0.5)
+		if rng.IntN(2) == 0 { // the CPU answers 400 per second, and is half in use
+			rate, scenario = 200, slowCalls("visits", wait, max(10*mean, sec), 0)(0.5)
+		}
+		scenario.Phases = nil
+		name := fmt.Sprintf("%.0f/s %v %s:", rate, mean.Round(ms), shape)
+		for range 8 {
+			lasts, load := ofSeconds(logUniform(rng, 1, 10)), []float64{0, 0.05, 0.3, 0.5}[rng.IntN(4)]
+			scenario.Phases = append(scenario.Phases, sim.Phase{For: lasts, Load: load, Measured: true})
+			name += fmt.Sprintf(" %g for %.1fs", load, lasts.Seconds())
+		}
+		return draw{name: name, scenario: scenario}
 	},
 	// A dependency that takes longer for 20 s.
 	"slows": func(rng *rand.Rand) draw {
@@ -243,7 +261,7 @@ func TestRandomServices(t *testing.T) {
 				if none.InTime >= roomy {
 					wrong[i] = got.Shed
 				}
-				lines[i] = fmt.Sprintf("%-48s kept %.3f bare %.3f wrong %.3f p99 %v", d.name, kept[i], none.Goodput, wrong[i], got.P99.Round(ms))
+				lines[i] = fmt.Sprintf("%-40s kept %.3f bare %.3f wrong %.3f p99 %v", d.name, kept[i], none.Goodput, wrong[i], got.P99.Round(ms))
 				return nil
 			}, func(int) error { return nil }))
 			var mean, refused float64

@@ -75,3 +75,69 @@ func TestALightLoadDoesNotKeepAGuess(t *testing.T) {
 		require.Less(t, p.share(), 0.01, "seed %d: refused", seed)
 	}
 }
+
+// falseQueue is a healthy service in which a queue was seen by mistake at the start.
+func falseQueue(seed uint64, takes draw, rate float64) *plant {
+	p := newPlant(seed, Options{}, 0, takes)
+	p.run(0.3, rate)
+	p.flow.full = true
+	p.flow.guess(p.Law)
+	return p
+}
+
+// A guess is measured however few answers come, since a limit that is too tight leaves few. What is then measured counts. Otherwise the
+// service is refused for ever.
+func TestAGuessOfAHealthyServiceIsReplaced(t *testing.T) {
+	for _, rate := range []float64{20, 100} {
+		for name, takes := range map[string]draw{"exponential": exponential(1), "lognormal": lognormal(1)} {
+			for seed := range uint64(22) {
+				p := falseQueue(seed, takes, rate)
+				p.run(75, rate)
+				p.reset()
+				p.run(10, rate)
+				require.Less(t, p.share(), 0.05, "%s, %v/s, seed %d: refused", name, rate, seed)
+			}
+		}
+	}
+	for seed := range uint64(6) {
+		p := falseQueue(seed, lognormal(1), 20)
+		for range 6 {
+			p.run(3, 20)
+			p.run(7, 0)
+		}
+		p.run(40, 20)
+		p.reset()
+		p.run(10, 20)
+		require.Less(t, p.share(), 0.05, "seed %d: refused after a load that goes on and off", seed)
+	}
+}
+
+// A measurement ends although it has lasted for longer than the history, which leaves out silence.
+func TestAMeasurementEnds(t *testing.T) {
+	p := falseQueue(1, exponential(1), 150)
+	p.run(0.3, 150)
+	p.flow.again = recheck{due: true, limit: 4, rate: 60}
+	p.run(2, 150)
+	require.Positive(t, p.flow.again.limit)
+	p.flow.settled = 100
+	p.run(30, 150)
+	p.reset()
+	p.run(10, 150)
+	require.Less(t, p.share(), 0.01, "refused")
+}
+
+// A pool that answers two requests per second is hit by a step before three samples are taken. What the next one measures includes a queue.
+func TestAnEarlyQueueIsNoLatency(t *testing.T) {
+	const seeds = 40
+	long := 0
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{}, 2, constant(1))
+		p.run(15, 1)
+		p.run(20, 4)
+		if p.latency.typical > 1.8 {
+			long++
+		}
+	}
+	t.Logf("%d of %d take a queue for a latency", long, seeds)
+	require.LessOrEqual(t, long, 6, "of 40 take a queue for a latency; 9 if the first three samples are taken as they are")
+}

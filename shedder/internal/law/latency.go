@@ -11,7 +11,8 @@ type latency struct {
 	running float64 // the same when typical was measured; 0 if that is not known
 	samples int
 	queued  bool // all requests of the last sample may have waited
-	grew    bool // more of them came in than left, or some were refused
+	more    bool // more of them came in than left
+	grew    bool // significantly more did, or some were refused
 
 	some   bucket  // too few answers to say anything yet
 	sample bucket  // the sample that is being taken
@@ -21,7 +22,8 @@ type latency struct {
 	calm   float64 // seconds since the last refusal
 }
 
-// believed is how many first samples are taken as they are. Later ones may raise the typical latency only by Drift.
+// believed is how many first samples are taken as they are, unless a queue may have made one longer. Later ones may raise the typical
+// latency only by Drift.
 const believed = 3
 
 // keeping is the share of the offered requests that has to end for answers to keep pace.
@@ -69,6 +71,7 @@ func (l *latency) take(p *Params, b *bucket) (stay float64, pace, ok bool) {
 	}
 	stay, pace = l.sample.stay(), l.late.kept() >= keeping
 	l.queued = l.sample.queued()
+	l.more = l.sample.admitted > l.sample.left
 	l.grew = l.calm < l.taken || l.sample.admitted-l.sample.left > 2*math.Sqrt(l.sample.admitted)
 	l.restart()
 	return stay, pace, true
@@ -87,7 +90,7 @@ func (l *latency) learn(p *Params, stay, seconds float64) {
 	l.guessed = l.queued && l.grew && (l.guessed || l.samples == 1)
 	l.running = l.left
 	switch {
-	case l.samples <= believed:
+	case l.samples == 1, l.samples <= believed && (stay < l.typical || !l.queued || !l.more):
 		l.typical = stay
 	case stay < l.typical:
 		l.typical += (stay - l.typical) / 4

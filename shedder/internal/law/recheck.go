@@ -23,23 +23,19 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		c.limit = 0
 		return false
 	case c.limit > 0:
-		b, seconds, ok := h.last(math.Max(f.settled-typical, span))
+		b, seconds, _ := h.last(math.Max(f.settled-typical, span))
 		stay := b.stay()
 		expected := c.rate * seconds
+		short := l.latency.guessed && b.inside > typical/waited*b.ended // the guess is too short
 		switch {
-		case !ok, f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven:
+		case f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven:
 			return true
-		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven: // answers in proportion to the limit: none waited
+		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven, // answers in proportion to the limit: none waited
+			short && (b.ended >= p.Enough || missing(p, b.ended, b.inside/typical, h.uneven)):
 			f.opened(l, b.inside/math.Max(b.ended, 1))
 			c.limit, f.settled = 0, 0
 			return false
-		case l.latency.guessed && b.inside > typical/waited*b.ended: // the guess was too short
-			if b.ended < p.Enough {
-				return true
-			}
-			l.latency.believe(b.inside / b.ended) // the mean latency may still be that of the queue
-			typical = l.latency.typical
-			c.limit, f.settled = math.Max(2, b.ended/seconds*r.Mix*typical/2), 0
+		case short:
 			return true
 		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && b.ended >= p.Expect:
 			c.due, c.limit, f.settled, l.latency.guessed = false, 0, 0, false
@@ -49,7 +45,7 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		}
 		l.latency.believe(stay)
 		typical = stay
-	case !l.little && !l.latency.guessed || f.wide > 0.1 || f.settled < f.stay || rate*long < p.Expect || h.earlier > 0:
+	case !l.little && !l.latency.guessed || f.wide > 0.1 || f.settled < f.stay || rate*math.Max(long, f.settled) < p.Expect || h.earlier > 0:
 		return false
 	}
 	b, seconds, _ := h.last(math.Max(settle, 2*f.stay))
