@@ -62,7 +62,7 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 			scenario: slowCalls("slow", wait, max(10*mean, sec), 2*rate)(0.5),
 		}
 	},
-	// Slow calls whose load comes and goes from the start, while the CPU is idle.
+	// Slow calls whose load comes and goes from the start. At most half of the CPU is in use, so no queue forms.
 	"visits": func(rng *rand.Rand) draw {
 		mean := ofSeconds(logUniform(rng, 0.05, 3))
 		wait, shape := randomDist(rng, mean)
@@ -261,7 +261,7 @@ func TestRandomServices(t *testing.T) {
 				if none.InTime >= roomy {
 					wrong[i] = got.Shed
 				}
-				lines[i] = fmt.Sprintf("%-40s kept %.3f bare %.3f wrong %.3f p99 %v", d.name, kept[i], none.Goodput, wrong[i], got.P99.Round(ms))
+				lines[i] = fmt.Sprintf("%-48s kept %.3f bare %.3f wrong %.3f p99 %v", d.name, kept[i], none.Goodput, wrong[i], got.P99.Round(ms))
 				return nil
 			}, func(int) error { return nil }))
 			var mean, refused float64

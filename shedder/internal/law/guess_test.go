@@ -141,3 +141,18 @@ func TestAnEarlyQueueIsNoLatency(t *testing.T) {
 	t.Logf("%d of %d take a queue for a latency", long, seeds)
 	require.LessOrEqual(t, long, 6, "of 40 take a queue for a latency; 9 if the first three samples are taken as they are")
 }
+
+// A pool that answers two requests per second has not answered a hundred for as long as the history reaches. Its measurement ends with
+// fewer: half of the limit is too little to keep it busy.
+func TestAMeasurementOfFewAnswersEnds(t *testing.T) {
+	for _, load := range []float64{2, 5} {
+		for seed := range uint64(6) {
+			p := newPlant(seed, Options{}, 2, constant(1))
+			p.run(150, 2*load)
+			p.reset()
+			p.run(50, 2*load)
+			require.Zero(t, p.flow.again.limit, "%v times the capacity, seed %d: still measured", load, seed)
+			require.Greater(t, p.good/100, 0.9, "%v times the capacity, seed %d", load, seed)
+		}
+	}
+}

@@ -23,24 +23,25 @@ func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
 		c.limit = 0
 		return false
 	case c.limit > 0:
-		b, seconds, _ := h.last(math.Max(f.settled-typical, span))
+		b, seconds, ok := h.last(math.Max(f.settled-typical, span))
 		stay := b.stay()
 		expected := c.rate * seconds
+		enough := b.ended >= p.Expect || seconds >= reach*span
 		short := l.latency.guessed && b.inside > typical/waited*b.ended // the guess is too short
 		switch {
-		case f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven:
+		case f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven && (ok || b.ended == 0):
 			return true
 		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven, // answers in proportion to the limit: none waited
-			short && (b.ended >= p.Enough || missing(p, b.ended, b.inside/typical, h.uneven)):
+			short && (b.ended >= p.Enough || enough || missing(p, b.ended, b.inside/typical, h.uneven)):
 			f.opened(l, b.inside/math.Max(b.ended, 1))
 			c.limit, f.settled = 0, 0
 			return false
 		case short:
 			return true
-		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && b.ended >= p.Expect:
+		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && enough:
 			c.due, c.limit, f.settled, l.latency.guessed = false, 0, 0, false
 			return false
-		case b.ended < p.Expect:
+		case !enough:
 			return true
 		}
 		l.latency.believe(stay)
