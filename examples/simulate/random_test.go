@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,visits,slows,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
+	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
 )
 
 // A draw is a service of random figures.
@@ -86,7 +86,28 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		wait, shape := randomDist(rng, mean)
 		return randomSlows(rng, mean, wait, shape)
 	},
-	// The same with calls that all take at least half as long as the mean, so their answers come in order.
+	// The same, but it slows evenly within one to ten seconds.
+	"ramps": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.01, 0.1))
+		wait, shape := randomDist(rng, mean)
+		if rng.IntN(2) == 0 {
+			wait, shape = sim.Dist{Fixed: mean}, "fixed"
+		}
+		d := randomSlows(rng, mean, wait, shape)
+		within := ofSeconds(logUniform(rng, 1, 10))
+		slower, faster := d.scenario.Events[0], d.scenario.Events[1]
+		d.scenario.Events = nil
+		const steps = 50
+		for i := range time.Duration(steps) {
+			d.scenario.Events = append(d.scenario.Events, sim.Event{
+				At: slower.At + i*within/steps, Stretch: 1 + (slower.Stretch-1)*float64(i+1)/steps,
+			})
+		}
+		d.scenario.Events = append(d.scenario.Events, faster)
+		d.name += fmt.Sprintf(" within %.1fs", within.Seconds())
+		return d
+	},
+	// Like "slows" with calls that all take at least half as long as the mean, so their answers come in order.
 	"alike": func(rng *rand.Rand) draw {
 		mean := ofSeconds(logUniform(rng, 0.01, 0.5))
 		if rng.IntN(2) == 0 {
