@@ -76,7 +76,7 @@ func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
 // step computes the limit for the reading r.
 func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
-	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
+	reach := math.Max(math.Max(settle, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(reach)
 	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
 	// offered.
@@ -256,7 +256,8 @@ func (f *flow) bound(l *Law, r *Reading) {
 		cpus = math.Min(r.CPUs, 1)
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
-	t := (p.Tight+(p.Near-p.Tight)*f.wide)*typical/l.latency.ran(l.quota.running()) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
+	takes := typical / l.latency.ran(l.quota.running())
+	t := p.Tight*takes + f.wide*math.Max((p.Near-p.Tight)*takes, l.quota.pause) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
 	t = math.Max(t, 1.2*f.implied)
 	if f.missing {
 		t = math.Max(t, f.far(l))

@@ -785,3 +785,38 @@ func TestARateIsRememberedThroughAPause(t *testing.T) {
 	}
 	require.Greater(t, good, 0.835)
 }
+
+// A quota lets the process run for 40 of 100 ms. Below its capacity, requests that come in the pause find room, although they
+// are more than Little's law allows.
+func TestRequestsWaitForAQuota(t *testing.T) {
+	var refused, admitted float64
+	for seed := range uint64(20) {
+		p := newPlant(seed, Options{}, 1, constant(0.0024)) // 167/s in 40 % of the time
+		p.run(5, 75)
+		p.reset()
+		p.r.CPU, p.r.Smoothed, p.r.Pause, p.r.Running, p.r.CPUs = 1, 0.7, 0.06, 0.4, 0.4
+		for range 60 {
+			for _, pause := range []float64{0.06, 0.04, 0.02, 0, 0} {
+				p.takes = constant(pause + 0.0024)
+				p.run(tick, 140)
+			}
+		}
+		refused, admitted = refused+p.refused, admitted+p.admitted
+	}
+	t.Logf("refused %.4f", refused/(refused+admitted))
+	require.Less(t, refused/(refused+admitted), 0.004)
+}
+
+// A burst of 80 ms is refused in part. That is no overload, so the limit stays wide: a narrow one would refuse some
+// for as long as it takes to widen.
+func TestAMomentOfRefusalsIsNoOverload(t *testing.T) {
+	for seed := range uint64(20) {
+		p := newPlant(seed, Options{}, 2, constant(0.003)) // 667/s
+		p.run(10, 500)
+		p.reset()
+		p.run(0.08, 1500)
+		require.NotZero(t, p.refused)
+		p.run(1, 500)
+		require.Greater(t, p.flow.wide, 0.9, "seed %d", seed)
+	}
+}
