@@ -76,7 +76,7 @@ func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
 // step computes the limit for the reading r.
 func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
-	reach := math.Max(math.Max(settle, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
+	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(reach)
 	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
 	// offered.

@@ -806,17 +806,3 @@ func TestRequestsWaitForAQuota(t *testing.T) {
 	t.Logf("refused %.4f", refused/(refused+admitted))
 	require.Less(t, refused/(refused+admitted), 0.004)
 }
-
-// A burst of 80 ms is refused in part. That is no overload, so the limit stays wide: a narrow one would refuse some
-// for as long as it takes to widen.
-func TestAMomentOfRefusalsIsNoOverload(t *testing.T) {
-	for seed := range uint64(20) {
-		p := newPlant(seed, Options{}, 2, constant(0.003)) // 667/s
-		p.run(10, 500)
-		p.reset()
-		p.run(0.08, 1500)
-		require.NotZero(t, p.refused)
-		p.run(1, 500)
-		require.Greater(t, p.flow.wide, 0.9, "seed %d", seed)
-	}
-}
