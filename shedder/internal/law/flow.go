@@ -7,7 +7,7 @@ import "math"
 type flow struct {
 	limit  float64 // +Inf while nothing is known
 	stay   float64 // seconds that a request may stay inside; limit follows from it
-	wide   float64 // from 1 towards 0 while much is refused
+	wide   float64 // from 1 towards 0 while more is refused than chance explains
 	before latency // the typical latency before it rose on proof, until a sample confirms that no request waits
 	held   float64 // best rate of answers while much is refused: the limit must not spiral down with it
 	first  float64 // rate of answers when that began, less what chance may add
@@ -78,9 +78,11 @@ func (f *flow) step(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
 	recent, covered, _ := h.last(reach)
-	// If less is offered than the service has just answered, refusals mean that the limit is tight, not that too much is
-	// offered.
-	heavy := recent.share() >= p.Heavy && recent.offered() >= (1-p.Heavy)*math.Max(h.rate, f.held)*covered
+	share := recent.share()
+	if recent.offered() < (1-p.Heavy)*math.Max(h.rate, f.held)*covered {
+		share = 0 // less is offered than the service has just answered: the limit is tight, which is no excess
+	}
+	heavy := share >= p.Heavy
 	f.settled += r.Dt
 	f.back += r.Dt
 	f.down += r.Dt
@@ -102,13 +104,16 @@ func (f *flow) step(l *Law, r *Reading) {
 	switch again := f.again.step(l, r, heavy); {
 	case again:
 	case heavy && l.little:
-		f.tighten(l, r.Dt, over)
+		f.tighten(l, r.Dt, share, over)
 	default:
 		if recent.share() < p.Heavy { // a pause in what is offered does not end it
 			f.held, f.first = 0, 0
 		}
+		if !l.little {
+			share = 0
+		}
 		if !heavy || !l.latency.guessed {
-			f.wide = math.Min(f.wide+r.Dt/(2*long), 1)
+			f.balance(l, r.Dt, share)
 		}
 	}
 	f.bound(l, r)
@@ -139,7 +144,7 @@ func (f *flow) takeBack(l *Law) {
 }
 
 // tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
-func (f *flow) tighten(l *Law, dt float64, over bool) {
+func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 	p, h := &l.P, &l.history
 	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
@@ -153,11 +158,31 @@ func (f *flow) tighten(l *Law, dt float64, over bool) {
 			return
 		}
 	}
-	if f.stay > 0 && !over && l.refusing() {
+	switch {
+	case over:
+	case share < 2*p.Heavy:
+		f.balance(l, dt, share)
+	case f.stay > 0 && l.refusing():
 		squeeze := math.Pow(p.Squeeze, dt/math.Max(f.stay, 0.05))
 		f.wide *= squeeze
 		f.implied *= squeeze
 	}
+}
+
+// balance moves the limit between tight and wide by an integral on the refused share, beside what chance explains at the limit of
+// now. Near its capacity a service has moments of refusals, so only their mean counts.
+func (f *flow) balance(l *Law, dt, share float64) {
+	target := l.P.Heavy/5 + f.chance(l)
+	f.wide = math.Max(0, math.Min(f.wide+dt/(2*long)*(1-share/target), 1))
+}
+
+// chance returns the share that the limit refuses by chance if exactly the capacity is offered: by Erlang's loss formula for as many
+// slots as requests are served at once, with a queue for what the limit allows beyond them. Uneven answers need a longer queue
+// (Kingman's formula).
+func (f *flow) chance(l *Law) float64 {
+	slots := math.Max(l.history.rate, f.held) * l.latency.typical
+	queue := math.Max(0, f.limit-slots) / ((1 + l.history.uneven) / 2)
+	return 1 / (math.Sqrt(math.Pi*slots/2) + 2.0/3 + queue)
 }
 
 // warming is how long a service that had stopped may be slow when it answers again, in seconds: it connects anew, and its caches are

@@ -5,11 +5,11 @@ import "fmt"
 // Params are the constants of the law. Times are in seconds, fractions in 0..1. docs/algorithms.md gives the reason for each.
 type Params struct {
 	// Little's law at any CPU.
-	Near    float64 // typical latencies that a request may stay in flight while little is refused
-	Tight   float64 // the same while much is refused
+	Near    float64 // typical latencies that a request may stay in flight under the wide limit
+	Tight   float64 // the same under the tight one
 	Slack   float64 // time that may be added to them
-	Part    float64 // the part of Slack that is left while much is refused
-	Heavy   float64 // refused share from which much is refused
+	Part    float64 // the part of Slack that is left under the tight limit
+	Heavy   float64 // refused share from which much is refused; twice as much is a flood
 	Squeeze float64 // what one latency of heavy refusals leaves of the wide limit
 
 	// Learning.
