@@ -187,7 +187,7 @@ func TestSchedule(t *testing.T) {
 		require.True(t, i == 0 || s.at >= requests[i-1].at)
 		routes[s.route]++
 	}
-	require.InDelta(t, 0.1, routes[2]/float64(len(requests)), 0.02)
+	require.InDelta(t, len(requests)/10, routes[2], 1, "drawn one by one, the share would be good to 30 in 1000")
 }
 
 func TestClients(t *testing.T) {
