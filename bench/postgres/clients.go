@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -46,7 +45,7 @@ type sample struct {
 func (s sample) useful() bool { return s.kind == answered && s.latency <= useful }
 
 // schedule draws the requests of a Poisson stream of rate requests per second that lasts from one moment to another. Their order is random,
-// and the share of each route exact: a dear request costs as much as tens of others, so else some seconds have 5 % more work than meant.
+// and the share of each route exact, since the few dear ones cause most of the work.
 func schedule(rng *rand.Rand, m mix, rate float64, from, to time.Duration) []sample {
 	var out []sample
 	for t := from.Seconds() + rng.ExpFloat64()/rate; t < to.Seconds(); t += rng.ExpFloat64() / rate {
@@ -127,12 +126,9 @@ func kindOf(err error) kind {
 }
 
 // closedLoop returns how many requests per second are answered when each of workers sends the next as soon as the last is
-// answered. The first second does not count. The shares of the routes are exact: drawn at random, 3 s gave capacities from 360 to 550.
+// answered. The first second does not count. The shares of the routes are exact.
 func (c *clients) closedLoop(ctx context.Context, m mix, workers int, d time.Duration) float64 {
 	var sent atomic.Int64
-	do := func(by time.Time) error {
-		_, x := math.Modf(float64(sent.Add(1)) / math.Phi) // as even as can be
-		return c.byRoute[m.pick(x)].Do(by)
-	}
+	do := func(by time.Time) error { return c.byRoute[m.nth(sent.Add(1))].Do(by) }
 	return overload.ClosedLoop(ctx, do, workers, time.Second, d)
 }

@@ -190,6 +190,18 @@ func TestSchedule(t *testing.T) {
 	require.InDelta(t, len(requests)/10, routes[2], 1, "drawn one by one, the share would be good to 30 in 1000")
 }
 
+func TestTheClosedLoopKeepsTheShares(t *testing.T) {
+	m, err := findMix("mixed")
+	require.NoError(t, err)
+	for first := int64(1); first < 10_000; first += 37 {
+		var routes [3]float64
+		for n := first; n < first+100; n++ {
+			routes[m.nth(n)]++
+		}
+		require.InDeltaSlice(t, []float64{70, 20, 10}, routes[:], 2)
+	}
+}
+
 func TestClients(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(map[string]int{"/one": http.StatusOK, "/page": http.StatusTooManyRequests, "/sum": http.StatusInternalServerError}[r.URL.Path])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -68,6 +69,13 @@ func (m mix) pick(x float64) int {
 		}
 	}
 	return len(m.shares) - 1
+}
+
+// nth returns the route of the nth of many requests, so that any hundred of them in a row have its shares: multiples of the golden ratio
+// fill the range from 0 to 1 evenly (Weyl).
+func (m mix) nth(n int64) int {
+	_, x := math.Modf(float64(n) / math.Phi)
+	return m.pick(x)
 }
 
 // An order is a row of the table, or a group of them.

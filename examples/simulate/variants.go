@@ -20,7 +20,7 @@ func variants() []variant {
 		name      string
 		constants map[string]float64
 	}{
-		{"tightening", map[string]float64{"Heavy": 1e9}},
+		{"tight limit", map[string]float64{"Tight": 3, "Part": 1}},
 		{"tightening at once", map[string]float64{"Squeeze": 1}},
 		{"missing answers", map[string]float64{"Proof": 1e9}},
 		{"answers lost", map[string]float64{"Cost": 0}},
