@@ -154,7 +154,7 @@ func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 		}
 		f.held = math.Max(f.held*(1-fading*dt), b.ended/seconds)
 		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) {
-			f.lost(l, window, over)
+			f.lost(l, window)
 			return
 		}
 	}
@@ -210,10 +210,10 @@ func (f *flow) stopped(l *Law) bool {
 func (f *flow) warms() bool { return f.back < warming && f.down < long }
 
 // lost looks at the answers that a limit has cost, over ever longer windows.
-func (f *flow) lost(l *Law, window float64, over bool) {
+func (f *flow) lost(l *Law, window float64) {
 	p := &l.P
 	for n := p.Enough; n <= 4*p.Expect; n *= 1.3 {
-		if f.cost(l, math.Max(window, n*l.history.uneven/f.held), over) {
+		if f.cost(l, math.Max(window, n*l.history.uneven/f.held)) {
 			return
 		}
 	}
@@ -223,34 +223,23 @@ func (f *flow) lost(l *Law, window float64, over bool) {
 // requests are in flight to keep a service busy, none waits in a queue, so Little's law gives the true latency. It takes a
 // window of about that latency: over a shorter one, requests that have just been let in look like a longer latency. Nor may the window
 // contain a stop.
-func (f *flow) cost(l *Law, window float64, over bool) bool {
+func (f *flow) cost(l *Law, window float64) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
-	drained := over && l.latency.guessed
-	for !drained && ok && seconds < proving*b.stay() && seconds < 2*long {
+	for ok && seconds < proving*b.stay() && seconds < 2*long {
 		b, seconds, ok = h.last(math.Min(proving*b.stay(), 2*long))
 	}
 	expected := f.held * seconds
 	switch {
-	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !drained && !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
+	case !ok, l.cpu.busy, b.ended >= p.Cost*expected, !missing(p, b.ended, math.Max(noisy*f.held, f.first)*seconds, h.uneven):
 		return false
-	case !drained && math.Min(f.settled, f.down) < seconds, h.interrupted(p, seconds):
+	case math.Min(f.settled, f.down) < seconds, h.interrupted(p, seconds):
 		return false
 	}
-	stay := b.stay()
-	if drained { // the answers waited in the queue that is draining
-		stay = b.inside / b.ended
-		l.latency.least = stay
-	}
-	f.opened(l, stay)
-	return true
-}
-
-// opened accepts a latency that was measured while no request waited in a queue.
-func (f *flow) opened(l *Law, stay float64) {
 	f.full, f.wide, f.late = false, 1, 0
-	f.raise(&l.latency, stay)
+	f.raise(&l.latency, b.stay())
 	f.again.due = false
+	return true
 }
 
 // proving is the least part of a latency that a window must cover to prove it. A greater one delays the proof of a slow service.

@@ -2,56 +2,107 @@ package law
 
 import "math"
 
-// A recheck measures the typical latency again if requests may have waited when it was learnt. It lets half as many in for a
-// moment, as few as are in flight while none waits, and so measures a latency that is shorter, if they did wait, and never too
-// short. If the answers fall with the limit, none waited: the service is slow, not full.
+// A recheck measures the typical latency again if requests may have waited when it was learnt. It empties the service, and then lets
+// requests in more slowly than it has answered them. So hardly any of them waits, and their latency is the true one, whether the service
+// is full or slow.
 type recheck struct {
 	due   bool    // requests may have waited
-	limit float64 // while half as many are let in; else 0
-	rate  float64 // of answers before, per second
+	limit float64 // while it measures; else 0
+	begun float64 // requests in flight when it began, while the service empties; 0 from then on
+	rate  float64 // of answers before, per second; of what is let in, once the service is empty
+	taken float64 // seconds since it began, or since the service was empty
+	count float64 // answers since it began, or requests let in since the service was empty
+	took  float64 // seconds until the service was empty: no request takes longer
 }
 
-// waited is the greatest part of a latency that is no wait.
-const waited = 0.8
+// ahead is for how long a verdict holds, in seconds: the limit has room for what may be let in until the next one.
+const ahead = 0.02
 
-// step starts, judges and ends a measurement. It reports whether one is under way.
+// step starts, advances and ends a measurement. It reports whether one is under way.
 func (c *recheck) step(l *Law, r *Reading, heavy bool) bool {
-	p, h, f := &l.P, &l.history, &l.flow
-	typical, rate := l.latency.typical, math.Max(h.rate, f.held)
+	f, known := &l.flow, l.latency.typical > 0
+	c.taken += r.Dt
 	switch {
-	case !c.due || typical == 0 || !heavy || l.cpu.busy && !l.latency.guessed || f.missing:
+	case !c.due || !known || f.missing:
 		c.limit = 0
-		return false
-	case c.limit > 0:
-		b, seconds, ok := h.last(math.Max(f.settled-typical, span))
-		stay := b.stay()
-		expected := c.rate * seconds
-		enough := b.ended >= p.Expect || seconds >= reach*span
-		short := l.latency.guessed && b.inside > typical/waited*b.ended // the guess is too short
-		switch {
-		case f.settled < 2*typical, b.ended < p.Few && expected < p.Expect*h.uneven && (ok || b.ended == 0):
-			return true
-		case b.ended < p.Cost*noisy*expected && expected >= p.Expect*h.uneven, // answers in proportion to the limit: none waited
-			short && (b.ended >= p.Enough || enough || missing(p, b.ended, b.inside/typical, h.uneven)):
-			f.opened(l, b.inside/math.Max(b.ended, 1))
-			c.limit, f.settled = 0, 0
-			return false
-		case short:
-			return true
-		case b.mean() > 0.98*typical && b.ended >= p.Enough, stay > waited*typical && enough:
-			c.due, c.limit, f.settled, l.latency.guessed = false, 0, 0, false
-			return false
-		case !enough:
-			return true
+	case c.limit == 0:
+		if c.starts(l, heavy) {
+			c.begin(l, r)
 		}
-		l.latency.believe(stay)
-		typical = stay
-	case !l.little && !l.latency.guessed || f.wide > 0.1 || f.settled < f.stay || rate*math.Max(long, f.settled) < p.Expect || h.earlier > 0:
-		return false
+	case c.begun > 0:
+		c.empty(l, r)
+	default:
+		c.let(l, r)
 	}
-	b, seconds, _ := h.last(math.Max(settle, 2*f.stay))
-	c.rate = rate
-	now := math.Min(rate, b.ended/seconds) // the greatest rate may be chance, and half of it no less than now
-	c.limit, f.settled = math.Max(2, now*r.Mix*typical/2), 0
-	return true
+	return c.limit > 0
+}
+
+// starts reports whether a measurement starts: of a guess at once, of another latency once the limit has been tight for a while.
+func (c *recheck) starts(l *Law, heavy bool) bool {
+	p, h, f := &l.P, &l.history, &l.flow
+	if rate := math.Max(h.rate, f.held); rate*math.Max(long, f.settled) < p.Expect {
+		return false // too few answers to measure
+	}
+	if l.latency.guessed {
+		return heavy || f.full
+	}
+	return heavy && !l.cpu.busy && l.little && f.wide <= 0.1 && f.settled >= f.stay && h.earlier == 0
+}
+
+func (c *recheck) begin(l *Law, r *Reading) {
+	rate := math.Max(l.history.rate, l.flow.held)
+	*c, l.flow.settled = recheck{due: true, limit: 2, begun: math.Max(r.InFlight, 1), rate: rate}, 0
+}
+
+// empty waits until those that were in flight have left, or nine in ten of them, and so few answers come that this is no chance. If others
+// stay for long, such as long polls, such a silence is enough. If others come in spite of the limit, there is nothing to measure.
+func (c *recheck) empty(l *Law, r *Reading) {
+	p, h := &l.P, &l.history
+	c.count += r.Ended
+	b, seconds, _ := h.last(math.Max(span, p.Enough*h.uneven/c.rate))
+	silent := missing(p, b.ended, c.rate*seconds, h.uneven)
+	took := c.taken
+	switch {
+	case r.InFlight <= 2, silent && r.InFlight <= p.Heavy*c.begun:
+	case silent && c.taken >= long:
+		took = 0 // others stay, or the service has stopped
+	case c.count >= c.begun:
+		*c = recheck{}
+		return
+	default:
+		return
+	}
+	*c = recheck{due: true, rate: noisy * c.rate, took: took}
+	c.let(l, r)
+}
+
+// let lets requests in at the rate, until enough of them have been answered. Little's law gives their latency, since a few answers may
+// still be those of before. If nothing is answered for longer than a request takes, the service has stopped.
+func (c *recheck) let(l *Law, r *Reading) {
+	p, h := &l.P, &l.history
+	if c.taken > 0 {
+		c.count += r.Admitted
+	}
+	c.limit = math.Max(2, r.InFlight+c.rate*(c.taken+ahead)-c.count)
+	idle := 2 * math.Max(c.took, p.Proof/c.rate)
+	if b, _, _ := h.last(idle); b.ended == 0 && c.taken > idle && r.InFlight > 0 {
+		c.begin(l, r)
+		return
+	}
+	b, seconds, _ := h.last(c.taken / 2)
+	stay := b.inside / math.Max(b.ended, 1)
+	steady := seconds >= stay+2*span
+	switch early := c.taken < 2*long; {
+	case b.answered < p.Few, early && b.ended < p.Enough:
+		return
+	case early && (steady || c.taken > idle) && b.admitted-b.left > 2*math.Sqrt(b.admitted): // too many come, and may wait
+		c.begin(l, r)
+		c.rate = b.ended / seconds
+		return
+	case early && !steady:
+		return
+	}
+	l.latency.believe(stay)
+	l.latency.guessed = false
+	*c, l.flow.settled = recheck{}, 0
 }

@@ -140,3 +140,49 @@ func TestAStopWhileALatencyIsMeasuredAgain(t *testing.T) {
 		require.Less(t, p.most, 200.0, "seed %d", seed)
 	}
 }
+
+// A database needs half a second for its first connections, so the first answers have all waited. The service is emptied once, so the
+// latency is known as soon as the queue has drained. Halving the limit again and again took 7 s.
+func TestAQueueOfTheStartIsEmptiedAtOnce(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 8, constant(0.025))
+		p.stall(0.5, 640)
+		p.run(4.5, 640)
+		require.Less(t, p.Latency(), 45*time.Millisecond, "seed %d", seed)
+		p.reset()
+		p.run(10, 640)
+		require.Less(t, p.inside()/320, 0.1, "seed %d: seconds that requests take; the work is 25 ms", seed)
+		require.Greater(t, p.good/3200, 0.99, "seed %d", seed)
+	}
+}
+
+// Long polls stay in flight, so the service never becomes empty.
+func TestAMeasurementAmongLongPollsEnds(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 0, constant(1e6))
+		p.run(0.2, 200)
+		p.takes = constant(0.05)
+		p.run(0.3, 200)
+		p.flow.full = true
+		p.flow.guess(p.Law)
+		p.run(20, 200)
+		p.reset()
+		p.run(10, 200)
+		require.Less(t, p.share(), 0.01, "seed %d: refused", seed)
+	}
+}
+
+// More may come than the service answers, although its rate was measured: a few expensive requests change it. They wait then, and their
+// latency must not count.
+func TestAMeasurementThatLetsTooManyInIsNone(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 40, constant(0.2))
+		p.run(0.3, 200)
+		p.flow.full = true
+		p.flow.guess(p.Law)
+		p.flow.again = recheck{due: true, limit: 2, rate: 400, took: 0.4}
+		p.run(5, 1000)
+		require.False(t, p.latency.guessed, "seed %d: measured", seed)
+		require.Less(t, p.Latency(), 260*time.Millisecond, "seed %d", seed)
+	}
+}
