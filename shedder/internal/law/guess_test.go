@@ -143,7 +143,7 @@ func TestAnEarlyQueueIsNoLatency(t *testing.T) {
 }
 
 // A pool that answers two requests per second has not answered a hundred for as long as the history reaches. Its measurement ends with
-// fewer: half of the limit is too little to keep it busy.
+// fewer, since it is let in less than it can answer.
 func TestAMeasurementOfFewAnswersEnds(t *testing.T) {
 	for _, load := range []float64{2, 5} {
 		for seed := range uint64(6) {

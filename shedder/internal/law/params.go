@@ -10,7 +10,7 @@ type Params struct {
 	Slack   float64 // time that may be added to them
 	Part    float64 // the part of Slack that is left under the tight limit
 	Heavy   float64 // refused share from which much is refused; twice as much is a flood
-	Squeeze float64 // what one latency of a flood leaves of the wide limit
+	Squeeze float64 // factor on the width of the limit per latency of a flood
 
 	// Learning.
 	Few    float64 // requests that say something

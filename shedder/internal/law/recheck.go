@@ -55,7 +55,8 @@ func (c *recheck) begin(l *Law, r *Reading) {
 }
 
 // empty waits until those that were in flight have left, or nine in ten of them, and so few answers come that this is no chance. If others
-// stay for long, such as long polls, such a silence is enough. If others come in spite of the limit, there is nothing to measure.
+// stay for long, such as long polls, such a silence is enough. A few may come in spite of the limit, such as those of high priorities. If
+// many do, there is nothing to measure.
 func (c *recheck) empty(l *Law, r *Reading) {
 	p, h := &l.P, &l.history
 	c.count += r.Ended
@@ -63,12 +64,12 @@ func (c *recheck) empty(l *Law, r *Reading) {
 	silent := missing(p, b.ended, c.rate*seconds, h.uneven)
 	took := c.taken
 	switch {
-	case r.InFlight <= 2, silent && r.InFlight <= p.Heavy*c.begun:
-	case silent && c.taken >= long:
-		took = 0 // others stay, or the service has stopped
+	case r.InFlight <= 2, silent && r.InFlight <= p.Heavy*c.begun, c.count >= c.begun && r.InFlight <= c.begun/2:
 	case c.count >= c.begun:
 		*c = recheck{}
 		return
+	case silent && c.taken >= long:
+		took = 0 // others stay, or the service has stopped
 	default:
 		return
 	}
@@ -91,15 +92,14 @@ func (c *recheck) let(l *Law, r *Reading) {
 	}
 	b, seconds, _ := h.last(c.taken / 2)
 	stay := b.inside / math.Max(b.ended, 1)
-	steady := seconds >= stay+2*span
 	switch early := c.taken < 2*long; {
 	case b.answered < p.Few, early && b.ended < p.Enough:
 		return
-	case early && (steady || c.taken > idle) && b.admitted-b.left > 2*math.Sqrt(b.admitted): // too many come, and may wait
+	case early && c.taken > idle && b.admitted-b.left > 2*math.Sqrt(b.admitted): // too many come, and may wait
 		c.begin(l, r)
 		c.rate = b.ended / seconds
 		return
-	case early && !steady:
+	case early && seconds < stay+2*span:
 		return
 	}
 	l.latency.believe(stay)

@@ -142,17 +142,19 @@ func TestAStopWhileALatencyIsMeasuredAgain(t *testing.T) {
 }
 
 // A database needs half a second for its first connections, so the first answers have all waited. The service is emptied once, so the
-// latency is known as soon as the queue has drained. Halving the limit again and again took 7 s.
+// latency is known as soon as the queue has drained. Halving the limit again and again took 7 s. A MinLimit keeps some in flight.
 func TestAQueueOfTheStartIsEmptiedAtOnce(t *testing.T) {
-	for seed := range uint64(10) {
-		p := newPlant(seed, Options{}, 8, constant(0.025))
-		p.stall(0.5, 640)
-		p.run(4.5, 640)
-		require.Less(t, p.Latency(), 45*time.Millisecond, "seed %d", seed)
-		p.reset()
-		p.run(10, 640)
-		require.Less(t, p.inside()/320, 0.1, "seed %d: seconds that requests take; the work is 25 ms", seed)
-		require.Greater(t, p.good/3200, 0.99, "seed %d", seed)
+	for _, least := range []float64{0, 8} {
+		for seed := range uint64(10) {
+			p := newPlant(seed, Options{MinLimit: least}, 8, constant(0.025))
+			p.stall(0.5, 640)
+			p.run(4.5, 640)
+			require.Less(t, p.Latency(), 45*time.Millisecond, "MinLimit %v, seed %d", least, seed)
+			p.reset()
+			p.run(10, 640)
+			require.Less(t, p.inside()/320, 0.1, "MinLimit %v, seed %d: seconds that requests take; the work is 25 ms", least, seed)
+			require.Greater(t, p.good/3200, 0.99, "MinLimit %v, seed %d", least, seed)
+		}
 	}
 }
 
