@@ -115,8 +115,8 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
 	heavy := recent.share() >= p.Heavy
 	queued := recent.ended >= p.Enough && recent.queued()
-	if queued && heavy && usage < busyUsage && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
-		l.flow.guess(l) // they wait for something else
+	if queued && heavy && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
+		l.flow.guess(l) // all that is known is the latency of a queue
 	}
 	switch {
 	case usage >= 0.99 && heavy && c.inForce():

@@ -156,3 +156,23 @@ func TestAMeasurementOfFewAnswersEnds(t *testing.T) {
 		}
 	}
 }
+
+// At a cold start the CPU is so short that the least limit holds from the first moment: no queue grows, but all that is known is the latency
+// of those that came before. It is measured. Otherwise it bounds the requests in flight for many seconds.
+func TestAGuessIsMeasuredThoughTheCPUKeptTheQueueFromGrowing(t *testing.T) {
+	const seeds = 10
+	waited := 0.0
+	for seed := range uint64(seeds) {
+		p := newPlant(seed, Options{Threshold: 0.8, CoolDown: 1}, 8, constant(0.02)) // 400/s
+		p.r.CPU, p.r.Smoothed, p.r.CPUKnown, p.r.CPUFresh, p.r.Wait, p.r.WaitFresh = 1, 1, true, true, 0.006, true
+		p.stall(0.35, 1200)
+		p.r.CPU = 0.95
+		p.run(3, 1200)
+		p.reset()
+		p.run(5, 1200)
+		require.Greater(t, p.good/2000, 0.95, "seed %d", seed)
+		waited += p.inside() / 400 / seeds
+	}
+	t.Logf("seconds that requests wait: %.3f", waited)
+	require.Less(t, waited, 0.06) // 0.24 otherwise
+}
