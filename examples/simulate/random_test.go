@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
+	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu,edges", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
 )
 
 // A draw is a service of random figures.
@@ -190,17 +190,15 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 	},
 	// Work of the CPU, with a wait beside it.
 	"cpu": func(rng *rand.Rand) draw {
-		work, wait := logUniform(rng, 0.001, 0.05), logUniform(rng, 0.001, 0.2)
-		cpu, shape := randomDist(rng, ofSeconds(work))
-		idle, other := randomDist(rng, ofSeconds(wait))
-		cores, load := 1+rng.IntN(8), []float64{0.9, 1.2, 2, 5}[rng.IntN(4)]
-		scenario := step(lib("step"))(load)
-		scenario.Machine.Cores, scenario.Capacity = cores, 0
-		scenario.Classes[0].Stages = []sim.Stage{{CPU: cpu, Wait: idle}}
-		useful := max(250*ms, ofSeconds(20*work+10*wait))
-		scenario.Client = sim.Client{Useful: useful, Deadline: 4 * useful}
-		name := fmt.Sprintf("%d cores %v %s + %v %s @%g", cores, ofSeconds(work).Round(100*time.Microsecond), shape, ofSeconds(wait).Round(ms), other, load)
-		return draw{name: name, scenario: scenario, best: math.Floor(min(load, 1))}
+		return randomWork(rng, 0.2, []float64{0.9, 1.2, 2, 5}, 20, 10, step(lib("step")))
+	},
+	// The same near the capacity, half of them from a cold start.
+	"edges": func(rng *rand.Rand) draw {
+		of := step(lib("step"))
+		if rng.IntN(2) == 0 {
+			of = cold("cold", lib("step"))
+		}
+		return randomWork(rng, 0.05, []float64{0.95, 1.02, 1.05, 1.1, 1.2}, 15, 5, of)
 	},
 }
 
@@ -225,6 +223,21 @@ func randomPool(rng *rand.Rand, loads []float64, fromCold bool) draw {
 		of = cold("cold", of)
 	}
 	return draw{name: fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load), scenario: of(load), best: math.Floor(min(load, 1))}
+}
+
+// randomWork draws work of 1 to 50 ms of CPU and a wait of up to most seconds. An answer is useful for that many times each.
+func randomWork(rng *rand.Rand, most float64, loads []float64, works, waits float64, of func(float64) sim.Scenario) draw {
+	work, wait := logUniform(rng, 0.001, 0.05), logUniform(rng, 0.001, most)
+	cpu, shape := randomDist(rng, ofSeconds(work))
+	idle, other := randomDist(rng, ofSeconds(wait))
+	cores, load := 1+rng.IntN(8), loads[rng.IntN(len(loads))]
+	scenario := of(load)
+	scenario.Machine.Cores, scenario.Capacity = cores, 0
+	scenario.Classes[0].Stages = []sim.Stage{{CPU: cpu, Wait: idle}}
+	useful := max(250*ms, ofSeconds(works*work+waits*wait))
+	scenario.Client = sim.Client{Useful: useful, Deadline: 4 * useful}
+	name := fmt.Sprintf("%d cores %v %s + %v %s @%g", cores, ofSeconds(work).Round(100*time.Microsecond), shape, ofSeconds(wait).Round(ms), other, load)
+	return draw{name: name, scenario: scenario, best: math.Floor(min(load, 1))}
 }
 
 func randomFault(rng *rand.Rand, fault string, loads []float64, events ...sim.Event) draw {

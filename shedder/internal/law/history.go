@@ -366,9 +366,12 @@ func (h *history) ran(seconds float64) (b bucket, ran float64, ok bool) {
 
 // fewer looks for missing answers over windows in which a service of the given rate answers between from and to requests. It
 // stops at the first window with missing answers or, if enough is not 0, with that many answers. Requests of the last typical
-// latency are not due.
+// latency are not due. If no others are in flight, none is missing.
 func (h *history) fewer(p *Params, rate, typical, from, to, enough float64) (b bucket, ran float64, few bool) {
 	young, _, _ := h.last(typical)
+	if h.n <= young.admitted {
+		return b, ran, false
+	}
 	b = h.open
 	ran = h.age - b.stood
 	asked, covered, j := h.open.offered(), h.age, len(h.ring)-1

@@ -199,3 +199,19 @@ func TestSharesOfNothing(t *testing.T) {
 	require.Zero(t, b.stay())
 	require.True(t, math.IsNaN(b.kept()) || b.kept() == 0, "nobody asked: no pace")
 }
+
+// A process that has nothing to do stands still, and then many requests come at once. None is late, since all in flight came just now.
+func TestNoAnswerIsMissingIfAllInFlightAreYoung(t *testing.T) {
+	p := Default()
+	var h history
+	for range 20 {
+		h.ring = append(h.ring, bucket{admitted: 11, left: 11, ended: 11, answered: 11, latency: 0.2, inside: 0.2})
+	}
+	h.ring = append(h.ring, bucket{}, bucket{}, bucket{}, bucket{}, bucket{admitted: 22, left: 2, ended: 2, answered: 2, latency: 0.02})
+	h.uneven, h.n = 1, 20
+	_, _, few := h.fewer(&p, 150, 0.15, p.Few, p.Expect, 0)
+	require.False(t, few)
+	h.n = 40 // some are old
+	_, _, few = h.fewer(&p, 150, 0.15, p.Few, p.Expect, 0)
+	require.True(t, few)
+}
