@@ -225,7 +225,8 @@ func randomPool(rng *rand.Rand, loads []float64, fromCold bool) draw {
 	return draw{name: fmt.Sprintf("%d x %v %s @%g", slots, mean.Round(ms), shape, load), scenario: of(load), best: math.Floor(min(load, 1))}
 }
 
-// randomWork draws work of 1 to 50 ms of CPU and a wait of up to most seconds. An answer is useful for that many times each.
+// randomWork draws work of 1 to 50 ms of CPU, and a wait of 1 ms to most seconds. An answer is useful for works times the one plus waits
+// times the other, in the mean.
 func randomWork(rng *rand.Rand, most float64, loads []float64, works, waits float64, of func(float64) sim.Scenario) draw {
 	work, wait := logUniform(rng, 0.001, 0.05), logUniform(rng, 0.001, most)
 	cpu, shape := randomDist(rng, ofSeconds(work))
