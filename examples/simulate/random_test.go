@@ -200,6 +200,27 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		}
 		return randomWork(rng, 0.05, []float64{0.95, 1.02, 1.05, 1.1, 1.2}, 15, 5, of)
 	},
+	// Work of the CPU under a quota in two of three cases, half of which does not yield, and half from a cold start.
+	"boxes": func(rng *rand.Rand) draw {
+		of := step(lib("step"))
+		if rng.IntN(2) == 0 {
+			of = cold("cold", lib("step"))
+		}
+		d := randomWork(rng, 0.1, []float64{0.9, 1.02, 1.05, 1.1, 1.2, 2, 5}, 20, 10, of)
+		m := &d.scenario.Machine
+		m.Cores = 1 + rng.IntN(4)
+		d.name = fmt.Sprintf("%d of %s", m.Cores, d.name)
+		if rng.IntN(3) > 0 {
+			m.Quota = logUniform(rng, 0.2, 1) * float64(m.Cores)
+			d.name += fmt.Sprintf(" quota %.2f", m.Quota)
+		}
+		if rng.IntN(2) == 0 {
+			d.scenario.Classes[0].Slice = sec
+			d.name += " solid"
+		}
+		d.best, d.swept = 0, []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
+		return d
+	},
 }
 
 func randomSlows(rng *rand.Rand, mean time.Duration, wait sim.Dist, shape string) draw {

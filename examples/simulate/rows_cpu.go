@@ -12,6 +12,7 @@ func cpuRows() []suiteRow {
 		at(step(lib("step")), 1.2, 1.5, 2, 5, 10, 30),
 		at(step(lib("step-solid")), 1.2, 2, 5, 10, 30),
 		at(step(lib("step-quota")), 1.2, 2, 5, 10, 30),
+		at(solidAndQuota, 0.9, 1.05, 1.1, 1.2, 2, 5, 10),
 		remedied(perRoute, at(step(lib("bimodal")), 1.2, 2, 5, 10, 30)),
 		at(step(lib("cpu-io")), 1.2, 2, 5, 10, 30),
 		at(cpuAndLongWait, 1.2, 2, 5),
@@ -38,6 +39,24 @@ func cpuAndLongWait(load float64) sim.Scenario {
 	scenario.Name = "cpu-wait-300ms"
 	scenario.Classes[0].Stages[0].Wait = sim.Dist{Exp: 300 * ms}
 	scenario.Client = sim.Client{Useful: 2 * sec, Deadline: 4 * sec}
+	return scenario
+}
+
+// solidAndQuota is a step for requests of 2 ms that do not yield, under a quota of 0.4 CPU. All else waits for a processor meanwhile, such
+// as the steps of the shedder.
+func solidAndQuota(load float64) sim.Scenario {
+	scenario := step(lib("step-solid"))(load)
+	scenario.Name = "step-solid-quota"
+	scenario.Machine = sim.Machine{Cores: 1, Quota: 0.4}
+	scenario.Classes[0].Stages[0].CPU = sim.Dist{Fixed: 2 * ms}
+	return scenario
+}
+
+// solidAndWaitAndQuota is the same for requests of 5 ms that also wait 25 ms, both unevenly, under a quota of one CPU of two.
+func solidAndWaitAndQuota(load float64) sim.Scenario {
+	scenario := solidAndQuota(load)
+	scenario.Machine = sim.Machine{Cores: 2, Quota: 1}
+	scenario.Classes[0].Stages[0] = sim.Stage{CPU: sim.Dist{LogNormal: 5 * ms, Sigma: 1}, Wait: sim.Dist{LogNormal: 25 * ms, Sigma: 1}}
 	return scenario
 }
 

@@ -144,6 +144,8 @@ func coldRows() []suiteRow {
 	return join(
 		at(cold("cold-cpu", lib("step")), 1.05, 1.1, 1.2, 2, 3, 5, 10),
 		at(cold("cold-cpu-solid", lib("step-solid")), 3, 10),
+		at(cold("cold-solid-quota", solidAndQuota), 1.1, 2, 3, 10),
+		at(cold("cold-solid-wait-quota", solidAndWaitAndQuota), 1.5, 3, 10),
 		at(cold("cold-cpu-io", lib("cpu-io")), 3),
 		at(cold("cold-8x25ms", pool8()), 2, 3, 5, 10),
 		at(cold("cold-64x50ms", pool64()), 2, 3, 5, 10),

@@ -87,7 +87,7 @@ func (c *cpu) step(l *Law, r *Reading) {
 // bound returns the limit for the typical latency: pass × latency, and the room that the integral has found.
 func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	p, h := &l.P, &l.history
-	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical+l.credit))
+	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical+l.credit.time))
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}

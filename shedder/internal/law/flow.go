@@ -271,7 +271,7 @@ func (f *flow) bound(l *Law, r *Reading) {
 	}
 	rate = math.Max(rate, cpus/typical) // a service answers at least one request after another
 	takes := typical / l.latency.ran(l.quota.running())
-	t := p.Tight*takes + f.wide*math.Max((p.Near-p.Tight)*takes, l.quota.pause) + (p.Slack+l.credit)*(p.Part+(1-p.Part)*f.wide)
+	t := p.Tight*takes + f.wide*math.Max((p.Near-p.Tight)*takes, l.quota.pause) + (p.Slack+l.credit.time)*(p.Part+(1-p.Part)*f.wide)
 	t = math.Max(t, 1.2*f.implied)
 	if f.missing {
 		t = math.Max(t, f.far(l))

@@ -176,3 +176,16 @@ func TestAGuessIsMeasuredThoughTheCPUKeptTheQueueFromGrowing(t *testing.T) {
 	t.Logf("seconds that requests wait: %.3f", waited)
 	require.Less(t, waited, 0.06) // 0.24 otherwise
 }
+
+// For half of the first second of a cold start the CPU was full, and all answers waited for it. Some took less than others, so no queue
+// shows, but what is learnt is only a guess.
+func TestALatencyThatWaitedForTheCPUIsAGuess(t *testing.T) {
+	for _, full := range []float64{0.4, 0.6} {
+		p := newPlant(1, Options{Threshold: 0.8, CoolDown: 1}, 0, exponential(0.05))
+		p.run(1-full, 200)
+		p.r.CPU, p.r.Smoothed, p.r.CPUKnown = 1, 1, true
+		p.run(full+2*span, 200)
+		require.Positive(t, p.latency.typical)
+		require.Equal(t, full > 0.5, p.latency.guessed)
+	}
+}

@@ -12,6 +12,7 @@ type latency struct {
 	samples int
 	queued  bool // all requests of the last sample may have waited
 	more    bool // more of them came in than left
+	shared  bool // the CPU was full for half of the last sample
 	grew    bool // significantly more did, or some were refused
 
 	some   bucket  // too few answers to say anything yet
@@ -81,13 +82,13 @@ func (l *latency) restart() { l.sample, l.late, l.taken, l.full = bucket{}, buck
 
 // learn moves the typical latency towards a calm sample that took the given seconds: down by a quarter of the way at once, or
 // up by Drift per second. A longer sample counts only if its requests did not wait, since a faster rise takes proof. A first
-// sample that was taken while a queue grew is a guess.
+// sample that was taken while a queue grew, or the CPU was full, is a guess.
 func (l *latency) learn(p *Params, stay, seconds float64) {
 	if l.typical > 0 && l.queued && l.calm < 2*long && stay > l.typical {
 		return
 	}
 	l.samples++
-	l.guessed = l.queued && l.grew && (l.guessed || l.samples == 1)
+	l.guessed = (l.queued && l.grew || l.shared) && (l.guessed || l.samples == 1)
 	l.running = l.left
 	switch {
 	case l.samples == 1, l.samples <= believed && (stay < l.typical || !l.queued || !l.more):

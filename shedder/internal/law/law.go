@@ -91,7 +91,7 @@ type Law struct {
 	flow      flow
 	cpu       cpu
 	quota     quota
-	credit    float64 // seconds that the process stood still, fading
+	credit    credit
 	lingering lingering
 	quiet     float64 // seconds since the last refusal
 	last      Verdict
@@ -126,9 +126,6 @@ func (l *Law) Pass() float64 { return l.history.pass }
 // Latency returns the typical latency; 0 if it is not known.
 func (l *Law) Latency() time.Duration { return time.Duration(l.latency.typical * 1e9) }
 
-// standstill is the least time in seconds without a step, while requests are in flight, that counts as a standstill.
-const standstill = 0.06
-
 // Step advances the law by r.Dt and returns the new verdict.
 func (l *Law) Step(r *Reading) Verdict {
 	r.tame()
@@ -151,35 +148,18 @@ func (l *Law) Step(r *Reading) Verdict {
 		l.latency.glance(&l.P, r.Answered, r.Latency)
 	}
 	l.history.advance(&l.P, l.o.Window+2*l.flow.implied, &b, r.Dt, l.closed)
-	l.credit *= math.Exp(-r.Dt)
-	// Of few requests, a gap may be chance or a standstill. The credit does no harm then.
-	if b.stood > 0 || r.InFlight > 0 && r.Dt-r.Pause >= standstill {
-		l.credit = math.Max(l.credit, math.Min(r.Dt, 1))
-	}
+	l.credit.step(&l.P, r, b.stood)
 	l.cpu.stood += b.stood
 	if l.o.CPUOnly {
 		l.last = l.letter(r)
 	} else {
-		l.cpu.wait(&l.P, r, l.credit)
+		l.cpu.wait(&l.P, r, l.credit.time)
 		l.flow.step(l, r)
 		l.cpu.step(l, r)
 		l.last = l.verdict(r)
 	}
 	l.last.Quick = l.history.quick()
 	return l.last
-}
-
-// stood returns for how many seconds of r the process stood still: no request came, which is not chance (one in a thousand),
-// and some of those in flight ended no sooner than after that, if at all.
-func (l *Law) stood(r *Reading) float64 {
-	still := r.Dt - r.Pause
-	if still < standstill || r.InFlight == 0 && r.Latency < r.Answered*still/4 || r.InFlight+r.Answered == 0 {
-		return 0
-	}
-	if recent, seconds, _ := l.history.last(settle); recent.offered()*still < 7*math.Max(seconds, span) {
-		return 0
-	}
-	return still
 }
 
 // verdict takes the lesser of the limits that are in force.
@@ -264,6 +244,7 @@ func (l *Law) closed(b *bucket) {
 	if full > mostly*taken && (l.latency.typical == 0 || stay > l.latency.typical) {
 		return // they waited for the CPU
 	}
+	l.latency.shared = full > taken/2
 	l.latency.learn(&l.P, stay, taken)
 	l.flow.again.due = !calm || l.latency.guessed
 	if !l.latency.queued && later*stay >= l.latency.typical {

@@ -755,10 +755,50 @@ func TestAStandstillGivesNoCreditWhileTheCPUIsFull(t *testing.T) {
 	l, r := New(Default()), Reading{Running: 1, Mix: 1}
 	l.history.pass, l.history.rate, l.cpu.stretch = 100, 100, 0.1
 	before := l.cpu.bound(l, &r, 0.02)
-	l.credit = 0.2
+	l.credit.time = 0.2
 	require.Less(t, l.cpu.bound(l, &r, 0.02), before+8)
 	l.cpu.stretch = 1
 	require.Greater(t, l.cpu.bound(l, &r, 0.02), before+15)
+}
+
+// Under work that does not yield, the steps of the law wait for a processor, too. A limit that rises because they are late makes them
+// wait for longer.
+func TestLateStepsUnderAFullCPUAreNoStandstill(t *testing.T) {
+	for _, usage := range []float64{0.7, 1} {
+		p := newPlant(15, Options{Threshold: 0.8}, 0, constant(0.02))
+		p.r.CPU, p.r.Smoothed, p.r.CPUKnown = 0.7, 0.7, true
+		p.run(10, 200)
+		p.r.CPU = usage
+		p.run(0.1, 200)
+		before := p.v.Limit
+		r := p.r
+		r.Dt, r.InFlight, r.Admitted, r.Left, r.Ended, r.Answered, r.Latency = 0.15, 10, 30, 30, 30, 30, 3
+		if after := p.Step(&r).Limit; usage < 1 {
+			require.Greater(t, after, before+15)
+		} else {
+			require.Less(t, after, before+5)
+		}
+	}
+}
+
+// The next sample of the CPU confirms a standstill, or shows that the process was busy.
+func TestASampleOfTheCPUConfirmsAStandstill(t *testing.T) {
+	p := Default()
+	late := Reading{Dt: 0.3, InFlight: 10, CPU: 0.7, CPUKnown: true}
+	sample := func(usage float64) *Reading {
+		return &Reading{Dt: tick, InFlight: 10, CPU: usage, CPUKnown: true, CPUFresh: true}
+	}
+	var c credit
+	c.step(&p, &late, 0)
+	require.Equal(t, 0.3, c.time)
+	c.step(&p, sample(1), 0)
+	require.Zero(t, c.time, "it was busy")
+
+	c = credit{}
+	c.step(&p, &late, 0)
+	c.step(&p, sample(0.5), 0)
+	c.step(&p, sample(1), 0)
+	require.InDelta(t, 0.29, c.time, 0.01, "it is busy with what waited for the standstill")
 }
 
 // A process that stood still for half of a sample used all of the CPU that it could.
