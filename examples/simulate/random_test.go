@@ -17,7 +17,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu,edges,boxes", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\" and \"flaps\" are more")
+	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu,edges,boxes", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\", \"flaps\" and \"appboxes\" are more")
 )
 
 // A draw is a service of random figures.
@@ -199,6 +199,35 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 			of = cold("cold", lib("step"))
 		}
 		return randomWork(rng, 0.05, []float64{0.95, 1.02, 1.05, 1.1, 1.2}, 15, 5, of)
+	},
+	// A pool behind work of the CPU that may not yield, under a quota that is the bottleneck or close to it.
+	"appboxes": func(rng *rand.Rand) draw {
+		mean := ofSeconds(logUniform(rng, 0.005, 0.2))
+		hold, shape := randomDist(rng, mean)
+		slots, load := int(logUniform(rng, 2, 50)), []float64{0.9, 1.05, 1.2, 2, 5}[rng.IntN(5)]
+		of := withClient(max(sec/2, 20*mean), max(2*sec, 40*mean), pool("pool", slots, 4, hold))
+		name := ""
+		if rng.IntN(2) == 0 {
+			of, name = cold("cold", of), "cold "
+		}
+		scenario := of(load)
+		rate := float64(slots) / mean.Seconds()
+		cores := 1 + rng.IntN(4)
+		share := []float64{0.3, 0.6, 0.9, 1.3}[rng.IntN(4)] // of the CPU at the capacity of the pool
+		quota := logUniform(rng, 0.3, 1) * float64(cores)
+		cpu := share * quota / rate
+		work, kind := randomDist(rng, ofSeconds(cpu))
+		m := &scenario.Machine
+		m.Cores, m.Quota = cores, quota
+		m.Parse = ofSeconds(min(25e-6, cpu/5))
+		scenario.Classes[0].Stages[0] = sim.Stage{CPU: work}
+		scenario.Capacity = 0
+		if rng.IntN(2) == 0 {
+			scenario.Classes[0].Slice = sec
+			name += "solid "
+		}
+		name += fmt.Sprintf("%d x %v %s, %d cores x %.2f, %v %s = %.1f @%g", slots, mean.Round(ms), shape, cores, quota, ofSeconds(cpu).Round(10*time.Microsecond), kind, share, load)
+		return draw{name: name, scenario: scenario, swept: []int{1, 2, 4, 8, 16, 32, 64, 128, 256}}
 	},
 	// Work of the CPU under a quota in two of three cases, half of which does not yield, and half from a cold start.
 	"boxes": func(rng *rand.Rand) draw {

@@ -139,6 +139,15 @@ func edgeRows() []suiteRow {
 	)
 }
 
+// solidPool is a pool of two slots behind 15 ms of CPU that does not yield, under a quota of which these take most.
+func solidPool(load float64) sim.Scenario {
+	scenario := withClient(1200*ms, 2400*ms, pool("pool-2x60ms-solid", 2, 2, sim.Dist{Fixed: 30 * ms, Exp: 30 * ms}))(load)
+	scenario.Machine.Quota, scenario.Capacity = 0.86, 0
+	scenario.Classes[0].Stages[0] = sim.Stage{CPU: sim.Dist{Fixed: 15 * ms}}
+	scenario.Classes[0].Slice = sec
+	return scenario
+}
+
 // coldRows start straight into overload.
 func coldRows() []suiteRow {
 	return join(
@@ -146,6 +155,7 @@ func coldRows() []suiteRow {
 		at(cold("cold-cpu-solid", lib("step-solid")), 3, 10),
 		at(cold("cold-solid-quota", solidAndQuota), 1.1, 2, 3, 10),
 		at(cold("cold-solid-wait-quota", solidAndWaitAndQuota), 1.5, 3, 10),
+		at(cold("cold-2x60ms-solid", solidPool), 1.2, 2, 3, 5, 10),
 		at(cold("cold-cpu-io", lib("cpu-io")), 3),
 		at(cold("cold-8x25ms", pool8()), 2, 3, 5, 10),
 		at(cold("cold-64x50ms", pool64()), 2, 3, 5, 10),

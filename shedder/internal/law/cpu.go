@@ -112,7 +112,9 @@ func (c *cpu) used(r *Reading) float64 {
 func (c *cpu) integrate(l *Law, r *Reading) {
 	p, usage := &l.P, c.used(r)
 	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
-	recent, _, _ := l.history.last(math.Max(1, 2*l.flow.stay))
+	// Of few answers, a second says too little.
+	enough := math.Min(long, 2*p.Enough/math.Max(l.history.rate, 1e-9))
+	recent, _, _ := l.history.last(math.Max(math.Max(1, 2*l.flow.stay), enough))
 	heavy := recent.share() >= p.Heavy
 	queued := recent.ended >= p.Enough && recent.queued()
 	if queued && heavy && c.inForce() && l.latency.typical == 0 && l.latency.least > 0 && !r.Signal {
