@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-go/spillway/internal/race"
 	"github.com/spillway-go/spillway/sim"
 )
 
@@ -51,6 +52,33 @@ func TestSuiteHasTheWholeLibrary(t *testing.T) {
 		name, _, _ := strings.Cut(s.Name, "-70")
 		name, _, _ = strings.Cut(name, "-9")
 		require.True(t, names[name], s.Name)
+	}
+}
+
+// Work that does not yield delays the steps of the law, too. They are no standstill of the process, and a cold start of few answers is
+// measured.
+func TestWorkThatDoesNotYieldKeepsItsGoodput(t *testing.T) {
+	if race.Enabled {
+		t.Skip("a simulation is one goroutine: its figures are checked without the race detector, ten times faster")
+	}
+	spillway, err := gateOf("spillway")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		scenario sim.Scenario
+		least    float64 // of the capacity, in the mean
+	}{
+		{solidAndQuota(1.05), 0.9},                      // 0.51 with a credit for late steps
+		{cold("cold-2x60ms-solid", solidPool)(10), 0.8}, // 0.77 if it is not taken back, 0.49 if only a second is looked at
+	} {
+		const seeds = 6
+		kept := 0.0
+		for seed := range uint64(seeds) {
+			got, err := sim.Run(c.scenario, 1+seed, spillway(1+seed))
+			require.NoError(t, err)
+			kept += got.Goodput / seeds
+		}
+		t.Logf("%s: %.3f", c.scenario.Name, kept)
+		require.Greater(t, kept, c.least, c.scenario.Name)
 	}
 }
 
