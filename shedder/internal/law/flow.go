@@ -22,6 +22,7 @@ type flow struct {
 	down    float64 // seconds since such a silence was a stop
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
+	sated   float64 // windows in which it answered as ever while much was refused; from 1 on it is full, for long seconds of fewer answers
 
 	again recheck
 }
@@ -90,6 +91,7 @@ func (f *flow) step(l *Law, r *Reading) {
 	if over {
 		f.settled = 0
 	}
+	f.sate(l, r, &recent, covered, heavy)
 	f.miss(l, r, heavy)
 	switch grows := f.piled >= sure; {
 	case grows:
@@ -118,6 +120,27 @@ func (f *flow) step(l *Law, r *Reading) {
 	}
 	f.bound(l, r)
 }
+
+// sate looks for a window in which as many answers came as ever while much was refused, no more were in flight than the limit allows, and
+// the CPU had time to spare. It counts for at most five seconds of fewer answers: another dependency may have become slow, too. While a latency
+// is in doubt, answers prove nothing.
+func (f *flow) sate(l *Law, r *Reading, recent *bucket, covered float64, heavy bool) {
+	p, usual := &l.P, math.Max(l.history.rate, f.held)*covered
+	switch {
+	case f.missing, f.before.typical > 0, f.implied > 2*l.latency.typical, l.latency.guessed:
+	case !heavy:
+		f.sated = 0
+	case recent.ended < p.Cost*usual:
+		f.sated = math.Max(0, f.sated-r.Dt)
+	case l.little && !l.cpu.busy && f.settled >= covered && recent.ended >= (1-p.Heavy)*usual:
+		if f.sated += r.Dt / math.Max(settle, covered); f.sated >= 1 {
+			f.sated = 1 + long
+		}
+	}
+}
+
+// isSated reports whether the service is full, with n requests in flight. If a full one gives fewer answers, it is slower and still full.
+func (f *flow) isSated(n float64) bool { return f.sated >= 1 && n >= f.limit/2 }
 
 // guess bounds the requests in flight as tightly as a guess of the latency allows, until it can be measured.
 func (f *flow) guess(l *Law) {
@@ -153,7 +176,7 @@ func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 			f.held, f.first = before.ended/covered, (b.ended-math.Sqrt(b.ended))/seconds
 		}
 		f.held = math.Max(f.held*(1-fading*dt), b.ended/seconds)
-		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) {
+		if b.ended < p.Cost*f.held*seconds && !f.stopped(l) && !f.isSated(h.n) {
 			f.lost(l, window)
 			return
 		}
@@ -310,7 +333,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	was := f.missing
 	f.missing = false
 	rate := math.Max(h.rate, f.held)
-	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.warms() || l.cpu.busy {
+	if rate == 0 || l.latency.typical == 0 || f.again.limit > 0 || f.warms() || f.isSated(h.n) || l.cpu.busy {
 		return
 	}
 	if was {

@@ -361,6 +361,52 @@ func TestWhatOnlyWaitsProvesNoLatency(t *testing.T) {
 	}
 }
 
+// Much was refused while the pool answered as ever, so it was full. When it gives fewer answers, it is slower and still full: else up to
+// 3680 requests are let in.
+func TestAFullPoolThatSlowsIsStillFull(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPlant(seed, Options{}, 8, exponential(0.016)) // 500/s
+		p.run(10, 250)
+		p.run(5, 1000)
+		p.takes = exponential(0.1)
+		p.reset()
+		p.run(4, 1000)
+		p.takes = exponential(0.016)
+		p.run(2, 1000)
+		require.Less(t, p.most, 30.0, "seed %d", seed)
+	}
+}
+
+// What shows that a service is full: as many answers as ever although much is refused, and with no more in flight than the limit allows.
+func TestWhatShowsThatAServiceIsFull(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(l *Law, recent *bucket)
+		full   bool
+	}{
+		"much is refused":          {func(*Law, *bucket) {}, true},
+		"fewer answers":            {func(_ *Law, b *bucket) { b.ended = 85 }, false},
+		"answers to a crowd":       {func(l *Law, _ *bucket) { l.flow.settled = 0.5 }, false},
+		"the CPU is short":         {func(l *Law, _ *bucket) { l.cpu.busy = true }, false},
+		"another limit refuses":    {func(l *Law, _ *bucket) { l.little = false }, false},
+		"answers are missing":      {func(l *Law, _ *bucket) { l.flow.missing = true }, false},
+		"the latency is a guess":   {func(l *Law, _ *bucket) { l.latency.guessed = true }, false},
+		"the latency is in doubt":  {func(l *Law, _ *bucket) { l.flow.before.typical = 0.1 }, false},
+		"the limit is hardly used": {func(l *Law, _ *bucket) { l.history.n = 4 }, false},
+	} {
+		l := New(Default())
+		l.little, l.history.rate, l.history.n, l.latency.typical, l.flow.limit, l.flow.settled = true, 100, 10, 0.1, 10, 5
+		recent, r := bucket{admitted: 100, refused: 100, ended: 100}, Reading{Dt: 0.5}
+		c.change(l, &recent)
+		l.flow.sate(l, &r, &recent, 1, true)
+		require.False(t, l.flow.isSated(l.history.n), "%s: half a second is too short", name)
+		l.flow.sate(l, &r, &recent, 1, true)
+		require.Equal(t, c.full, l.flow.isSated(l.history.n), name)
+		l.flow.missing, l.flow.before.typical, l.latency.guessed = false, 0, false
+		l.flow.sate(l, &r, &recent, 1, false)
+		require.False(t, l.flow.isSated(l.history.n), "%s: hardly any is refused", name)
+	}
+}
+
 // A pool that is slow for seconds looks like a slow dependency, and what is let in then waits. A window that is shorter than this wait is no
 // proof of a longer latency: else 0.65 instead of 0.07 s of work waits in the end.
 func TestAProofNeedsALatency(t *testing.T) {
