@@ -361,8 +361,8 @@ func TestWhatOnlyWaitsProvesNoLatency(t *testing.T) {
 	}
 }
 
-// Much was refused while the pool answered as ever, so it was full. When it gives fewer answers, it is slower and still full: else up to
-// 3680 requests are let in.
+// Much was refused while the pool answered as ever, so it was full. When it gives fewer answers, it is slower and still full: more
+// requests would only wait.
 func TestAFullPoolThatSlowsIsStillFull(t *testing.T) {
 	for seed := range uint64(10) {
 		p := newPlant(seed, Options{}, 8, exponential(0.016)) // 500/s
@@ -401,6 +401,19 @@ func TestWhatShowsThatAServiceIsFull(t *testing.T) {
 		require.False(t, l.flow.isSated(l.history.n), "%s: half a second is too short", name)
 		l.flow.sate(l, &r, &recent, 1, true)
 		require.Equal(t, c.full, l.flow.isSated(l.history.n), name)
+		lost := bucket{admitted: 10, refused: 190, ended: 10}
+		for range 8 {
+			l.flow.sate(l, &r, &lost, 1, true)
+		}
+		require.Equal(t, c.full, l.flow.isSated(l.history.n), "%s: it gives fewer answers for 4 s", name)
+		for range 3 {
+			l.flow.sate(l, &r, &lost, 1, true)
+		}
+		if c.full {
+			require.False(t, l.flow.isSated(l.history.n), "%s: another dependency may be slow", name)
+			l.flow.sate(l, &r, &recent, 1, true)
+			l.flow.sate(l, &r, &recent, 1, true)
+		}
 		l.flow.missing, l.flow.before.typical, l.latency.guessed = false, 0, false
 		l.flow.sate(l, &r, &recent, 1, false)
 		require.False(t, l.flow.isSated(l.history.n), "%s: hardly any is refused", name)
