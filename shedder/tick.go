@@ -2,7 +2,6 @@ package shedder
 
 import (
 	"math"
-	"runtime"
 	"time"
 
 	"github.com/spillway-go/spillway"
@@ -128,8 +127,11 @@ func quotaPause(cpu *stats.CPUSample) (time.Duration, float64) {
 	if cpu.ThrottledPeriods == 0 {
 		return 0, 1
 	}
-	period := cpu.Span / time.Duration(max(cpu.Periods, 1))
-	pause := time.Duration(float64(period) * (1 - math.Min(cpu.Limit/float64(runtime.GOMAXPROCS(0)), 1)))
+	period := cpu.Period
+	if period <= 0 {
+		period = cpu.Span / time.Duration(max(cpu.Periods, 1))
+	}
+	pause := time.Duration(float64(period) * (1 - math.Min(cpu.Limit/float64(max(cpu.Procs, 1)), 1)))
 	if t := cpu.Throttled / time.Duration(cpu.ThrottledPeriods); t > 0 {
 		pause = min(pause, t) // with several processors, the kernel counts the pauses of all of them
 	}

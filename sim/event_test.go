@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -132,4 +133,17 @@ func TestInTimeCountsAnswersAfterTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, r.InTime)
 	require.InDelta(t, 0.75, r.RefusedInAll, 0.03)
+}
+
+// What a simulated process does depends on the simulated machine alone, not on the number of processors of the one that simulates.
+func TestASimulatedQuotaIsThatOfTheSimulatedMachine(t *testing.T) {
+	play := func(procs int) sim.Result {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		s := sim.Named("step-quota", 3)
+		s.Machine.Cores, s.Machine.Quota = 2, 1
+		result, err := sim.Run(s, 1, behindShedder)
+		require.NoError(t, err)
+		return *result
+	}
+	require.Equal(t, play(1), play(8))
 }

@@ -71,7 +71,7 @@ func (h *hostCPU) ReadCPU(now time.Time) (stats.CPUReading, error) {
 	if p.quota > 0 {
 		l.Period, l.Periods, l.ThrottledPeriods, l.Throttled = p.period, p.periods, p.throttles, p.throttled
 	}
-	return stats.CPUReading{Source: "sim", At: now, Levels: []stats.CPULevel{l}}, nil
+	return stats.CPUReading{Source: "sim", At: now, Procs: p.cores, Levels: []stats.CPULevel{l}}, nil
 }
 
 var errBlind = errors.New("sim: the sensors fail")

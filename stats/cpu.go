@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 )
 
@@ -110,7 +111,10 @@ func (c *cpuMeter) measure(next *CPUSample, r *CPUReading, at time.Time) {
 		span = c.interval
 	}
 	fresh := *next
-	fresh.Limit, fresh.Level, fresh.Throttled, fresh.Periods, fresh.ThrottledPeriods = 0, "", 0, 0, 0
+	fresh.Limit, fresh.Level, fresh.Throttled, fresh.Period, fresh.Periods, fresh.ThrottledPeriods = 0, "", 0, 0, 0, 0
+	if fresh.Procs = r.Procs; fresh.Procs == 0 {
+		fresh.Procs = runtime.GOMAXPROCS(0)
+	}
 	usage, ok := r.Usage, r.Direct
 	if !r.Direct {
 		usage, ok = c.compare(&fresh, r.Levels, at)

@@ -3,6 +3,7 @@ package stats_test
 import (
 	"errors"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,6 +163,18 @@ func TestCPURead(t *testing.T) {
 	}
 	fail, usage = errors.New("no"), 0.5
 	require.ErrorIs(t, c.Sample(epoch.Add(10*beat)).Err, fail)
+}
+
+func TestCPUTellsHowManyThreadsRunAtOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	src := newFakeCPU(1)
+	c := newCPU(t, &stats.CPUOptions{Source: src})
+	c.Sample(epoch)
+	require.Equal(t, 3, c.Sample(epoch.Add(beat)).Procs)
+	src.r.Procs = 16
+	require.Equal(t, 16, c.Sample(epoch.Add(2*beat)).Procs, "the source describes another machine")
+	src.r.Procs = -1
+	require.ErrorContains(t, c.Sample(epoch.Add(3*beat)).Err, "stats: fake: procs must be at least 0, got -1")
 }
 
 func TestCPURejectsBadReadings(t *testing.T) {

@@ -11,6 +11,8 @@ type CPUSample struct {
 	Smoothed float64
 	// Limit is how many CPUs the process may use: the tightest limit that applies. It is 0 if the source does not say.
 	Limit float64
+	// Procs is how many threads of the process may run at once: runtime.GOMAXPROCS, unless the source says otherwise.
+	Procs int
 	// Source names what was read: "cgroup v1", "cgroup v2", "host", "process", "func", or the name from the user's own
 	// source.
 	Source string
@@ -21,9 +23,9 @@ type CPUSample struct {
 	// Span is the time that Usage covers: the interval, or longer if no caller asked in between.
 	Span time.Duration
 	// Throttled is how long threads were stopped within Span because a quota was used up, summed over all CPUs.
-	// ThrottledPeriods is the number of the quota's Periods in which that happened. These fields belong to the most
-	// throttled level, and are 0 if the source does not know.
-	Throttled                 time.Duration
+	// ThrottledPeriods is the number of the quota's Periods in which that happened, and Period is how long each is. These
+	// fields belong to the most throttled level, and are 0 if the source does not know.
+	Throttled, Period         time.Duration
 	Periods, ThrottledPeriods uint64
 	// Samples counts the usages measured so far, Errors the failed readings.
 	Samples, Errors uint64
@@ -41,6 +43,6 @@ func (s *CPUSample) addThrottled(l, base *CPULevel) {
 	}
 	periods, throttled := l.Periods-base.Periods, l.ThrottledPeriods-base.ThrottledPeriods
 	if s.Periods == 0 || throttled > s.ThrottledPeriods {
-		s.Periods, s.ThrottledPeriods, s.Throttled = periods, throttled, l.Throttled-base.Throttled
+		s.Periods, s.ThrottledPeriods, s.Throttled, s.Period = periods, throttled, l.Throttled-base.Throttled, l.Period
 	}
 }

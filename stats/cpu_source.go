@@ -24,6 +24,8 @@ type CPUReading struct {
 	// At is when the counters were read. Zero means the time that was given to ReadCPU, which may be a little early if
 	// the reading goroutine had to wait for a processor.
 	At time.Time
+	// Procs is how many threads of the process may run at once. 0 is runtime.GOMAXPROCS.
+	Procs int
 	// Levels are the limits that apply, each with the CPU time used under it. The first limit to be reached stops the
 	// process, so the greatest usage among them counts.
 	Levels []CPULevel
@@ -73,6 +75,9 @@ func (l *CPULevel) exhausted(base *CPULevel, span time.Duration) bool {
 
 // validate returns an error if a field of r is invalid.
 func (r *CPUReading) validate() error {
+	if r.Procs < 0 {
+		return fmt.Errorf("stats: %s: procs must be at least 0, got %d", r.Source, r.Procs)
+	}
 	if r.Direct {
 		if !(r.Usage >= 0 && r.Usage <= math.MaxFloat64) {
 			return fmt.Errorf("stats: %s: usage must be finite and at least 0, got %v", r.Source, r.Usage)

@@ -10,14 +10,14 @@ import (
 // Of several levels a sample tells of the one that was stopped in most periods, by how much more than at base.
 func TestThrottledIsThatOfTheTightestLevel(t *testing.T) {
 	level := func(periods, throttled uint64, stopped time.Duration) *CPULevel {
-		return &CPULevel{Periods: periods, ThrottledPeriods: throttled, Throttled: stopped}
+		return &CPULevel{Period: time.Second, Periods: periods, ThrottledPeriods: throttled, Throttled: stopped}
 	}
 	base := level(100, 40, time.Second)
 	var s CPUSample
 	s.addThrottled(level(100, 40, time.Second), base) // nothing happened
-	require.Equal(t, CPUSample{}, s)
+	require.Equal(t, CPUSample{Period: time.Second}, s)
 	s.addThrottled(level(110, 43, 1300*time.Millisecond), base)
-	want := CPUSample{Periods: 10, ThrottledPeriods: 3, Throttled: 300 * time.Millisecond}
+	want := CPUSample{Period: time.Second, Periods: 10, ThrottledPeriods: 3, Throttled: 300 * time.Millisecond}
 	require.Equal(t, want, s)
 	for _, l := range []*CPULevel{
 		level(120, 43, 2*time.Second),                                                              // no tighter
@@ -27,11 +27,11 @@ func TestThrottledIsThatOfTheTightestLevel(t *testing.T) {
 		require.Equal(t, want, s)
 	}
 	s.addThrottled(level(100, 44, time.Second), base)
-	require.Equal(t, CPUSample{ThrottledPeriods: 4}, s)
+	require.Equal(t, CPUSample{Period: time.Second, ThrottledPeriods: 4}, s)
 
 	var first CPUSample
 	first.addThrottled(level(110, 40, time.Second), base)
-	require.Equal(t, CPUSample{Periods: 10}, first, "periods in which nothing was stopped")
+	require.Equal(t, CPUSample{Period: time.Second, Periods: 10}, first, "periods in which nothing was stopped")
 }
 
 func TestOptionsOnTheEdge(t *testing.T) {
