@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 var (
 	randomCases = flag.Int("random", 4, "services of each kind that TestRandomServices plays")
-	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu,edges,boxes", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"busyslows\", \"flaps\" and \"appboxes\" are more")
+	randomKinds = flag.String("random.kinds", "slow,visits,slows,ramps,alike,jumps,pool,cold,connects,stalls,cpu,edges,boxes", "their kinds, separated by commas; \"minutes\", \"dbslows\", \"behind\", \"busyslows\", \"flaps\" and \"appboxes\" are more")
 )
 
 // A draw is a service of random figures.
@@ -147,6 +148,17 @@ var randomServices = map[string]func(rng *rand.Rand) draw{
 		lasts, factor := ofSeconds(logUniform(rng, 0.5, 15)), logUniform(rng, 2, 20)
 		return randomFault(rng, fmt.Sprintf("x %.1f for %v", factor, lasts.Round(ms)), []float64{0.5, 0.8, 1.2, 2, 5},
 			sim.Event{At: 18 * sec, Stage: "db", Stretch: factor}, sim.Event{At: 18*sec + lasts, Stage: "db", Stretch: 1})
+	},
+	// A full pool behind another dependency, which is slower for a while.
+	"behind": func(rng *rand.Rand) draw {
+		wait, lasts, factor := ofSeconds(logUniform(rng, 0.005, 0.1)), ofSeconds(logUniform(rng, 0.5, 20)), logUniform(rng, 2, 20)
+		fault := fmt.Sprintf("behind %v x %.1f for %v", wait.Round(ms), factor, lasts.Round(ms))
+		d := randomFault(rng, fault, []float64{1.2, 2, 5},
+			sim.Event{At: 18 * sec, Stage: "stock", Stretch: factor}, sim.Event{At: 18*sec + lasts, Stage: "stock", Stretch: 1})
+		c := &d.scenario.Classes[0]
+		c.Stages = slices.Insert(c.Stages, 1, sim.Stage{Name: "stock", Wait: sim.Dist{Exp: wait}})
+		d.swept = append(d.swept, 512)
+		return d
 	},
 	// A pool with a load that goes on and off.
 	"flaps": func(rng *rand.Rand) draw {

@@ -22,7 +22,7 @@ type flow struct {
 	down    float64 // seconds since such a silence was a stop
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
-	sated   float64 // windows in which it answered as ever while much was refused; from 1 on it is full, for long seconds of fewer answers
+	sated   float64 // windows in which it answered as ever while much was refused; from 1 on it is full, for ten seconds of fewer answers
 
 	again recheck
 }
@@ -122,7 +122,7 @@ func (f *flow) step(l *Law, r *Reading) {
 }
 
 // sate looks for a window in which as many answers came as ever while much was refused, no more were in flight than the limit allows, and
-// the CPU had time to spare. It counts for at most five seconds of fewer answers: another dependency may have become slow, too. While a latency
+// the CPU had time to spare. It counts for at most ten seconds of fewer answers: another dependency may have become slow, too. While a latency
 // is in doubt, answers prove nothing.
 func (f *flow) sate(l *Law, r *Reading, recent *bucket, covered float64, heavy bool) {
 	p, usual := &l.P, math.Max(l.history.rate, f.held)*covered
@@ -134,7 +134,7 @@ func (f *flow) sate(l *Law, r *Reading, recent *bucket, covered float64, heavy b
 		f.sated = math.Max(0, f.sated-r.Dt)
 	case l.little && !l.cpu.busy && f.settled >= covered && recent.ended >= (1-p.Heavy)*usual:
 		if f.sated += r.Dt / math.Max(settle, covered); f.sated >= 1 {
-			f.sated = 1 + long
+			f.sated = 1 + 2*long
 		}
 	}
 }

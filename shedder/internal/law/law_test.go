@@ -402,10 +402,10 @@ func TestWhatShowsThatAServiceIsFull(t *testing.T) {
 		l.flow.sate(l, &r, &recent, 1, true)
 		require.Equal(t, c.full, l.flow.isSated(l.history.n), name)
 		lost := bucket{admitted: 10, refused: 190, ended: 10}
-		for range 8 {
+		for range 18 {
 			l.flow.sate(l, &r, &lost, 1, true)
 		}
-		require.Equal(t, c.full, l.flow.isSated(l.history.n), "%s: it gives fewer answers for 4 s", name)
+		require.Equal(t, c.full, l.flow.isSated(l.history.n), "%s: it gives fewer answers for 9 s", name)
 		for range 3 {
 			l.flow.sate(l, &r, &lost, 1, true)
 		}
