@@ -15,14 +15,14 @@ type flow struct {
 	implied float64 // latency that missing answers imply, fading
 	missing bool
 	waiting float64 // seconds of that
-	longest float64 // the stay that missing answers implied at first: more in flight can only add a wait
 	late    float64 // seconds since answers came again, while a longer latency is not confirmed
 	settled float64 // seconds since more were in flight than the limit allows
 	back    float64 // seconds since no success came where some were due
 	down    float64 // seconds since such a silence was a stop
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
-	sated   float64 // windows in which it answered as ever while much was refused; from 1 on it is full, for ten seconds of fewer answers
+	steady  float64 // windows in which it answered as ever while much was refused
+	sated   float64 // seconds of fewer answers for which that means that it is full
 
 	again recheck
 }
@@ -114,9 +114,7 @@ func (f *flow) step(l *Law, r *Reading) {
 		if !l.little {
 			share = 0
 		}
-		if !heavy || !l.latency.guessed {
-			f.balance(l, r.Dt, share)
-		}
+		f.balance(l, r.Dt, share)
 	}
 	f.bound(l, r)
 }
@@ -129,18 +127,18 @@ func (f *flow) sate(l *Law, r *Reading, recent *bucket, covered float64, heavy b
 	switch {
 	case f.missing, f.before.typical > 0, f.implied > 2*l.latency.typical, l.latency.guessed:
 	case !heavy:
-		f.sated = 0
+		f.steady, f.sated = 0, 0
 	case recent.ended < p.Cost*usual:
-		f.sated = math.Max(0, f.sated-r.Dt)
+		f.steady, f.sated = 0, f.sated-r.Dt
 	case l.little && !l.cpu.busy && f.settled >= covered && recent.ended >= (1-p.Heavy)*usual:
-		if f.sated += r.Dt / math.Max(settle, covered); f.sated >= 1 {
-			f.sated = 1 + 2*long
+		if f.steady += r.Dt / math.Max(settle, covered); f.steady >= 1 {
+			f.sated = 2 * long
 		}
 	}
 }
 
 // isSated reports whether the service is full, with n requests in flight. If a full one gives fewer answers, it is slower and still full.
-func (f *flow) isSated(n float64) bool { return f.sated >= 1 && n >= f.limit/2 }
+func (f *flow) isSated(n float64) bool { return f.sated > 0 && n >= f.limit/2 }
 
 // guess bounds the requests in flight as tightly as a guess of the latency allows, until it can be measured.
 func (f *flow) guess(l *Law) {
@@ -344,12 +342,11 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 	var b bucket
 	var seconds float64
 	var few bool
-	refused := heavy || f.full
 	switch {
 	case was:
 		b, seconds, few = h.ran(math.Max(span, p.Expect*h.uneven/rate))
 		few = few && b.ended < math.Min(keeping*rate*seconds, b.offered())
-	case refused:
+	case heavy, f.full:
 		all, covered, _ := h.last(2 * long) // a mean is not the best of several
 		b, seconds, few = h.fewer(p, math.Min(rate, all.ended/covered), l.latency.typical, p.Expect, p.Expect, p.Few)
 		if !few { // one request after another gives 1 / typical
@@ -363,22 +360,13 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		f.implied = 0
 		return
 	}
-	late := f.far(l)
-	if b.ended > 0 && b.stay() <= 2*f.longest { // late answers come, so the service is slow, not down
-		late = math.Max(late, b.stay())
-	}
-	if !few || f.waiting > late {
+	if !few || f.waiting > math.Max(f.far(l), b.stay()) { // once late answers come, the service is slow, not down
 		if was {
-			f.implied = math.Max(f.implied, math.Min(b.stay(), late))
+			f.implied = math.Max(f.implied, b.stay())
 		}
 		return
 	}
 	f.missing, f.full = true, false
 	stay := r.InFlight * seconds / math.Max(b.ended, 1e-9)
-	if !was {
-		if f.longest = stay; !refused {
-			f.longest = math.Inf(1) // the number in flight still grew
-		}
-	}
 	f.implied = math.Min(stay, math.Max(f.far(l), math.Min(f.implied, h.latest(p.Few)))) // what late answers have shown stays
 }

@@ -101,7 +101,7 @@ type Law struct {
 // New returns a Law with the given constants.
 func New(p Params) *Law {
 	l := &Law{P: p, quiet: math.Inf(1), last: Verdict{Limit: math.Inf(1)}}
-	l.flow.wide, l.flow.down, l.flow.longest, l.lingering.least = 1, math.Inf(1), math.Inf(1), math.Inf(1)
+	l.flow.wide, l.flow.down, l.lingering.least = 1, math.Inf(1), math.Inf(1)
 	l.cpu.stretch, l.cpu.squeeze, l.cpu.left = 1, 1, math.Inf(-1)
 	return l
 }
