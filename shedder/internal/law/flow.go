@@ -111,14 +111,10 @@ func (f *flow) step(l *Law, r *Reading) {
 		if recent.share() < p.Heavy { // a pause in what is offered does not end it
 			f.held, f.first = 0, 0
 		}
-		switch {
-		case l.little:
-			f.balance(l, r.Dt, share)
-		case share < 2*p.Heavy:
-			f.balance(l, r.Dt, 0) // the CPU's bound refuses
-		case !over:
-			f.squeeze(l, r.Dt)
+		if !l.little {
+			share = 0
 		}
+		f.balance(l, r.Dt, share)
 	}
 	f.bound(l, r)
 }
@@ -187,19 +183,11 @@ func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 	case over:
 	case share < 2*p.Heavy:
 		f.balance(l, dt, share)
-	default:
-		f.squeeze(l, dt)
+	case f.stay > 0 && l.refusing():
+		squeeze := math.Pow(p.Squeeze, dt/math.Max(f.stay, 0.05))
+		f.wide *= squeeze
+		f.implied *= squeeze
 	}
-}
-
-// squeeze narrows the limit in a flood, whichever bound refuses it. The bound of the CPU alone would take seconds.
-func (f *flow) squeeze(l *Law, dt float64) {
-	if f.stay == 0 || !l.refusing() {
-		return
-	}
-	squeeze := math.Pow(l.P.Squeeze, dt/math.Max(f.stay, 0.05))
-	f.wide *= squeeze
-	f.implied *= squeeze
 }
 
 // balance moves the limit between tight and wide by an integral on the refused share, beside what chance explains at the limit of

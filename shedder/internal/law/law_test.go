@@ -420,33 +420,6 @@ func TestWhatShowsThatAServiceIsFull(t *testing.T) {
 	}
 }
 
-// A flood narrows the limit at any CPU also while the bound of the CPU is the lower one and refuses it. That one falls within seconds, and
-// is not in force for ever.
-func TestAFloodNarrowsTheLimitWhicheverBoundRefuses(t *testing.T) {
-	for _, c := range []struct {
-		refused, inFlight, wide float64
-	}{
-		{10, 5, 0.1},
-		{1.5, 5, 1}, // no flood
-		{10, 99, 1}, // more are in flight than the limit allows, so it has not acted yet
-	} {
-		l := New(Default())
-		l.history.rate, l.history.n, l.latency.typical, l.quiet = 200, c.inFlight, 0.02, 0
-		for range 100 {
-			l.history.ring = append(l.history.ring, bucket{admitted: 10, refused: c.refused, left: 10, ended: 10, answered: 10, latency: 0.2, quick: 10})
-		}
-		l.cpu.busy, l.little = true, false
-		for range 25 {
-			l.flow.step(l, &Reading{Dt: 0.02, InFlight: c.inFlight, Mix: 1, RefusedMix: 1})
-		}
-		if c.wide == 1 {
-			require.InDelta(t, 1, l.flow.wide, 1e-9, "%+v", c)
-		} else {
-			require.Less(t, l.flow.wide, c.wide, "%+v", c)
-		}
-	}
-}
-
 // A pool that is slow for seconds looks like a slow dependency, and what is let in then waits. A window that is shorter than this wait is no
 // proof of a longer latency: else 0.65 instead of 0.07 s of work waits in the end.
 func TestAProofNeedsALatency(t *testing.T) {
