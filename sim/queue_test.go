@@ -45,7 +45,7 @@ func lost(r *sim.Result) float64 { return r.Shed + r.TimedOut }
 
 // Bursts at three times the usual load pass through a queue, as long as the service works them off in time.
 func TestBurstsWait(t *testing.T) {
-	const most, runs = 0.001, 3
+	const most, runs = 0.001, 10
 	for _, c := range []struct {
 		base          string
 		usual         float64

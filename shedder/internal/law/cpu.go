@@ -18,7 +18,7 @@ type cpu struct {
 	drop    float64    // share that is refused however few are in flight
 	stood   float64    // seconds in which the process stood still since the last sample of the CPU
 	passed  float64    // seconds since then
-	stretch float64    // integral: how much more than pass × latency keeps the CPU full
+	stretch float64    // integral: the room beyond pass × latency, as a multiple of what holds at first
 	squeeze float64    // the same below pass × latency
 }
 
@@ -87,12 +87,12 @@ func (c *cpu) step(l *Law, r *Reading) {
 // bound returns the limit for the typical latency: pass × latency, and the room that the integral has found.
 func (c *cpu) bound(l *Law, r *Reading, typical float64) float64 {
 	p, h := &l.P, &l.history
-	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical+l.credit.time))
+	a := math.Max(2*p.Slack*p.Part, c.stretch*(2*p.Slack+typical+l.credit.time+r.Pause))
 	if l.o.SLO > 0 {
 		a = math.Min(a, math.Max(objective*l.o.SLO-typical, 0))
 	}
 	rate := h.rate * r.Mix
-	x := c.squeeze * (h.pass*r.Mix/l.latency.ran(r.Running)*typical + rate*(math.Max(0, a-c.waited)+r.Pause))
+	x := c.squeeze * (h.pass*r.Mix/l.latency.ran(r.Running)*typical + rate*math.Max(0, a-c.waited))
 	guess := l.latency.typical == 0 || l.latency.guessed // of a queue, perhaps
 	if l.quota.bites() && !guess {                       // fewer would not keep the CPU busy for as long as the quota lets it run
 		x = math.Max(x, rate*p.Tight*typical/l.latency.ran(l.quota.running()))
@@ -107,8 +107,8 @@ func (c *cpu) used(r *Reading) float64 {
 	return math.Min(r.CPU/ran, 1)
 }
 
-// integrate adjusts the room: it shrinks while the CPU is full although much is refused, and grows while the CPU has time to
-// spare although something is refused.
+// integrate adjusts the room: it shrinks while the CPU is full although much is refused, the faster the more it is, and grows while the
+// CPU has time to spare although something is refused.
 func (c *cpu) integrate(l *Law, r *Reading) {
 	p, usage := &l.P, c.used(r)
 	e := 0.25 / math.Max(0.25, l.latency.known()) // no faster than the requests in flight are replaced
@@ -130,7 +130,7 @@ func (c *cpu) integrate(l *Law, r *Reading) {
 	}
 	switch {
 	case usage >= p.Full && l.refusing() && heavy:
-		c.stretch *= math.Pow(p.Squeeze, e)
+		c.stretch *= math.Pow(1-recent.share(), 3*e)
 	case usage < busyUsage && l.refusing() && c.inForce() && !r.Signal: // a signal is no reason to fill the CPU
 		c.stretch = math.Min((c.stretch+0.1*e)*math.Pow(1.6, e), 1000)
 	default:

@@ -541,6 +541,26 @@ func TestAQuotaKeepsItsTimeBusy(t *testing.T) {
 	require.Greater(t, squeezed(0.06, 0.4), 400*0.02/0.4)
 }
 
+// What comes in the pauses of a quota has room, but not while a flood keeps the process busy: it would only wait.
+func TestAFloodTakesTheRoomForPauses(t *testing.T) {
+	p := newPlant(1, Options{}, 1, constant(0.0025)) // 400/s
+	p.run(20, 200)
+	p.r.CPU, p.r.Smoothed, p.r.Pause, p.r.Running = 1, 1, 0.06, 0.4
+	p.run(1.5, 4000)
+	require.Less(t, p.cpu.limit, 0.5*400*0.06)
+}
+
+// The more is refused while the CPU is full, the faster the room goes. Little that is refused takes nothing.
+func TestTheRoomGoesWithTheRefusedShare(t *testing.T) {
+	for refused, left := range map[float64]float64{0: 1, 5: 1, 10: 0.729, 50: 0.125} {
+		l := New(Default())
+		l.latency.believe(0.01)
+		l.Step(&Reading{Dt: 1, InFlight: 2, Admitted: 100 - refused, Refused: refused, Left: 100, Ended: 100, Answered: 100, Latency: 1})
+		l.cpu.integrate(l, &Reading{CPU: 1})
+		require.InDelta(t, left, l.cpu.stretch, 1e-9, "%v of 100 are refused", refused)
+	}
+}
+
 // A dependency that answers nothing for a while is no reason to open the door, and its return is seen at once.
 func TestADependencyThatIsStuckAndReturns(t *testing.T) {
 	p := newPlant(8, Options{}, 8, constant(0.025))
