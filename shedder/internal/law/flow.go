@@ -247,8 +247,8 @@ func (f *flow) lost(l *Law, window float64) {
 func (f *flow) cost(l *Law, window float64) bool {
 	p, h := &l.P, &l.history
 	b, seconds, ok := h.last(window)
-	for ok && seconds < proving*b.stay() && seconds < 2*long {
-		b, seconds, ok = h.last(math.Min(proving*b.stay(), 2*long))
+	for ok && seconds < mostly*b.stay() && seconds < 2*long {
+		b, seconds, ok = h.last(math.Min(mostly*b.stay(), 2*long))
 	}
 	expected := f.held * seconds
 	switch {
@@ -262,9 +262,6 @@ func (f *flow) cost(l *Law, window float64) bool {
 	f.again.due = false
 	return true
 }
-
-// proving is the least part of a latency that a window must cover to prove it. A greater one delays the proof of a slow service.
-const proving = 0.75
 
 // noisy is the least share of the held rate that the true rate may be: the held rate is the highest of several samples.
 const noisy = 0.7
@@ -354,7 +351,7 @@ func (f *flow) miss(l *Law, r *Reading, heavy bool) {
 		}
 		few = few && f.settled >= seconds && !h.interrupted(p, seconds)
 	default:
-		b, seconds, few = h.fewer(p, noisy*rate, l.latency.typical, p.Few, p.Expect, 0)
+		b, seconds, few = h.fewer(p, mostly*rate, l.latency.typical, p.Few, p.Expect, 0)
 	}
 	if few && f.piled >= sure { // they wait, so none is late
 		f.implied = 0

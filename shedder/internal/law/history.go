@@ -202,7 +202,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
-	if !h.grows(p, half, least, 0) && !h.grows(p, min(half, h.begun()/2), least, 3*p.Expect) {
+	if begun := min(half, h.begun()/2); !h.grows(p, half, least, 0) && !(h.steady(begun) && h.grows(p, begun, least, p.Expect)) {
 		return false
 	}
 	since := h.resumed(p) / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
@@ -211,6 +211,13 @@ func (h *history) piles(p *Params, least float64) bool {
 	}
 	deviation, waited, answers := h.order(p.Few)
 	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= p.Proof
+}
+
+// steady reports whether no more requests left in the newer half of the last two times half buckets than in the older one, beyond chance.
+func (h *history) steady(half int) bool {
+	newer, _, _ := h.last(float64(half) * span)
+	all, _, _ := h.last(float64(2*half) * span)
+	return 2*newer.left-all.left <= math.Sqrt(all.left*h.uneven)
 }
 
 // grows reports whether a queue has grown in the last two times half buckets, in which at least enough requests left. It does
@@ -245,7 +252,7 @@ func (h *history) grows(p *Params, half int, least, enough float64) bool {
 		return false
 	case growth+before < 3*math.Sqrt(chance), !grows && !stands:
 		return false
-	case newer.left > 1.25*older.left+math.Sqrt(all.left), !newer.queued():
+	case newer.left > later*older.left+math.Sqrt(all.left), !newer.queued():
 		return false
 	}
 	return true

@@ -217,7 +217,8 @@ func (l *Law) letter(r *Reading) Verdict {
 // refusing reports whether a request was refused in the last 0.3 s.
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
-// mostly is the share of a sample for which the CPU must have been full to explain why its requests were slow.
+// mostly is the part that counts as nearly the whole: of a sample for which the CPU must have been full to explain why its requests
+// were slow, of a latency that a window must cover to prove it, and of the best rate, which chance has raised.
 const mostly = 0.75
 
 // closed learns from a closed bucket.
