@@ -202,7 +202,7 @@ func (h *history) piles(p *Params, least float64) bool {
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
-	if begun := min(half, h.begun()/2); !h.grows(p, half, least, 0) && !(h.steady(begun) && h.grows(p, begun, least, p.Expect)) {
+	if begun := min(half, h.begun()/2); !h.grows(p, half, least, 0) && !(h.even(begun) && h.grows(p, begun, least, p.Expect)) {
 		return false
 	}
 	since := h.resumed(p) / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
@@ -213,8 +213,8 @@ func (h *history) piles(p *Params, least float64) bool {
 	return answers*math.Log(waited/max(2*deviation, span/8*answers)) >= p.Proof
 }
 
-// steady reports whether no more requests left in the newer half of the last two times half buckets than in the older one, beyond chance.
-func (h *history) steady(half int) bool {
+// even reports whether no more requests left in the newer half of the last two times half buckets than in the older one, beyond chance.
+func (h *history) even(half int) bool {
 	newer, _, _ := h.last(float64(half) * span)
 	all, _, _ := h.last(float64(2*half) * span)
 	return 2*newer.left-all.left <= math.Sqrt(all.left*h.uneven)

@@ -91,6 +91,42 @@ func TestAFloodOfAPoolIsSeen(t *testing.T) {
 	}
 }
 
+// A service that needs half a second for its first connections begins with a queue, and then answers at one rate. That is seen
+// soon after the first 100 answers.
+func TestAQueueThatIsThereFromTheFirstAnswerIsSeen(t *testing.T) {
+	pure(t)
+	p := Default()
+	const slots, takes = 8, 0.025
+	seen, all := 0, 0.0
+	const seeds = 50
+	for seed := range uint64(seeds) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var f flow
+		var l latency
+		calls := 0
+		connects := func(*rand.Rand) float64 {
+			if calls++; calls <= slots {
+				return 0.5 + takes
+			}
+			return takes
+		}
+		cold(rng, 5, 3*slots/takes, slots, connects, func(h *history, answers float64) bool {
+			b := h.ring[len(h.ring)-1]
+			l.glance(&p, b.answered, b.latency)
+			f.pile(h.piles(&p, l.least))
+			if f.piled < sure {
+				return true
+			}
+			seen++
+			all += answers
+			return false
+		})
+	}
+	t.Logf("seen %d of %d, after %.0f answers in the mean", seen, seeds, all/float64(seen))
+	require.Equal(t, seeds, seen)
+	require.Less(t, all/seeds, 200.0, "answers")
+}
+
 // Calls that take long are no queue, however many of them come in until the first has ended. While few have ended, chance makes
 // some look like one: a false alarm.
 func TestSlowCallsFromAColdStartAreRarelyTakenForAQueue(t *testing.T) {
