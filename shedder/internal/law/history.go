@@ -202,7 +202,8 @@ func (h *history) piles(p *Params, least float64) bool {
 	if b, _, _ := h.last(reach * span); b.left < p.Enough {
 		half = min(len(h.ring), 2*reach) / 2
 	}
-	if begun := min(half, h.begun()/2); !h.grows(p, half, least, 0) && !(h.even(begun) && h.grows(p, begun, least, p.Expect)) {
+	begun := min(half, h.begun()/2)
+	if queue := h.grows(p, half, least, 0) || h.even(begun) && h.grows(p, begun, least, p.Expect); !queue {
 		return false
 	}
 	since := h.resumed(p) / 2 // a queue grows since then, too, and leaves at the rate of before: a full pool answers as many as ever
