@@ -29,10 +29,10 @@ import (
 const asSpillwayd = "SPILLWAYD_TEST_ARGS"
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{})
 	if args := os.Getenv(asSpillwayd); args != "" {
 		os.Exit(run(strings.Fields(args), os.Stdout, os.Stderr))
 	}
-	redis.SetLogger(quiet{})
 	os.Exit(m.Run())
 }
 

@@ -24,6 +24,7 @@ import (
 var licenses string // go run ./internal/release -notices
 
 func main() {
+	redis.SetLogger(quiet{})
 	ballast := newBallast()
 	code := run(os.Args[1:], os.Stdout, os.Stderr)
 	runtime.KeepAlive(ballast)
@@ -89,7 +90,6 @@ func run(args []string, answer, out io.Writer) int {
 		}
 		return exitOK
 	}
-	redis.SetLogger(quiet{})
 	conf, err := load(*to, *file, *check, flags.NArg())
 	if err != nil {
 		fmt.Fprintln(out, "spillwayd:", err)
