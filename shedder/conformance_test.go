@@ -25,6 +25,9 @@ func TestConformance(t *testing.T) {
 		"letter":     {CPU: &fakeCPU{usage: 1}, Sched: &schedStub{}, CPUOnly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if race.Enabled && o.CPUOnly {
+				t.Skip("requests take the path of the Shedder that is overloaded: only the law differs, which has one goroutine")
+			}
 			policytest.Run(t, func() spillway.Policy { return spillway.Must(shedder.New(&o)) }, nil)
 		})
 	}
