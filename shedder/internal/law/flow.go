@@ -21,7 +21,8 @@ type flow struct {
 	down    float64 // seconds since such a silence was a stop
 	piled   int     // buckets in a row that closed on a queue that grows
 	full    bool    // a queue has been seen to grow, and requests have been refused since
-	steady  float64 // windows in which it answered as ever while much was refused
+	steady  float64 // windows in which it answered as ever while much was refused, 1 at most
+	suffice float64 // requests in flight then, on average, at least
 	sated   float64 // seconds of fewer answers for which that means that it is full
 
 	again recheck
@@ -119,26 +120,36 @@ func (f *flow) step(l *Law, r *Reading) {
 	f.bound(l, r)
 }
 
-// sate looks for a window in which as many answers came as ever while much was refused, no more were in flight than the limit allows, and
-// the CPU had time to spare. It counts for at most ten seconds of fewer answers: another dependency may have become slow, too. While a latency
-// is in doubt, answers prove nothing.
+// sate looks for a window in which as many answers came as ever, but for what chance has added to the best rate, while much was refused, no
+// more were in flight than the limit allows, and the CPU had time to spare. Just above the capacity, much is refused at some moments only,
+// and the others count against it no faster. It counts for at most ten seconds of fewer answers: another dependency may have become slow,
+// too. While a latency is in doubt, answers prove nothing.
 func (f *flow) sate(l *Law, r *Reading, recent *bucket, covered float64, heavy bool) {
 	p, usual := &l.P, math.Max(l.history.rate, f.held)*covered
+	part := r.Dt / math.Max(settle, covered)
 	switch {
 	case f.missing, f.before.typical > 0, f.implied > 2*l.latency.typical, l.latency.guessed:
-	case !heavy:
+	case recent.offered() < p.Cost*usual: // a pause
 		f.steady, f.sated = 0, 0
 	case recent.ended < p.Cost*usual:
-		f.steady, f.sated = 0, f.sated-r.Dt
-	case l.little && !l.cpu.busy && f.settled >= covered && recent.ended >= (1-p.Heavy)*usual:
-		if f.steady += r.Dt / math.Max(settle, covered); f.steady >= 1 {
+		f.steady, f.sated = 0, math.Max(f.sated-r.Dt, 0)
+	case !heavy:
+		if f.steady -= part; f.steady <= 0 {
+			f.steady, f.sated = 0, 0
+		}
+	case l.little && !l.cpu.busy && f.settled >= covered && recent.ended >= mostly*usual:
+		if f.steady = math.Min(f.steady+part, 1); f.steady == 1 {
+			if n := recent.inside / covered; f.sated == 0 || n < f.suffice {
+				f.suffice = n
+			}
 			f.sated = 2 * long
 		}
 	}
 }
 
-// isSated reports whether the service is full, with n requests in flight. If a full one gives fewer answers, it is slower and still full.
-func (f *flow) isSated(n float64) bool { return f.sated > 0 && n >= f.limit/2 }
+// isSated reports whether the service is full with n requests in flight: about as many have sufficed for as many answers as ever. If a full
+// one gives fewer, it is slower and still full. With far fewer in flight, a tighter limit may have cost answers.
+func (f *flow) isSated(n float64) bool { return f.sated > 0 && n >= mostly*f.suffice }
 
 // guess bounds the requests in flight as tightly as a guess of the latency allows, until it can be measured.
 func (f *flow) guess(l *Law) {

@@ -218,7 +218,8 @@ func (l *Law) letter(r *Reading) Verdict {
 func (l *Law) refusing() bool { return l.quiet < 0.3 }
 
 // mostly is the part that counts as nearly the whole: of a sample for which the CPU must have been full to explain why its requests
-// were slow, of a latency that a window must cover to prove it, and of the best rate, which chance has raised.
+// were slow, of a latency that a window must cover to prove it, of the best rate, which chance has raised, and of the requests that keep a
+// full service busy.
 const mostly = 0.75
 
 // closed learns from a closed bucket.

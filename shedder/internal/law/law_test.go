@@ -377,25 +377,46 @@ func TestAFullPoolThatSlowsIsStillFull(t *testing.T) {
 	}
 }
 
+// The same for a pool of a few slots, just above its capacity: at some moments hardly any is refused, and the best rate of so few answers
+// owes much to chance.
+func TestASmallPoolThatSlowsIsStillFull(t *testing.T) {
+	waited := 0.0
+	for seed := range uint64(20) {
+		p := newPlant(seed, Options{}, 4, exponential(0.016)) // 250/s
+		p.run(10, 175)
+		p.run(5, 300)
+		p.takes = exponential(0.16)
+		p.reset()
+		p.run(4, 300)
+		p.takes = exponential(0.016)
+		p.run(4, 300)
+		t.Log(seed, p.most/250)
+		waited += p.most / 250 / 20
+	}
+	t.Log(waited)
+	require.Less(t, waited, 0.5, "seconds that requests wait")
+}
+
 // What shows that a service is full: as many answers as ever although much is refused, and with no more in flight than the limit allows.
 func TestWhatShowsThatAServiceIsFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(l *Law, recent *bucket)
 		full   bool
 	}{
-		"much is refused":          {func(*Law, *bucket) {}, true},
-		"fewer answers":            {func(_ *Law, b *bucket) { b.ended = 85 }, false},
-		"answers to a crowd":       {func(l *Law, _ *bucket) { l.flow.settled = 0.5 }, false},
-		"the CPU is short":         {func(l *Law, _ *bucket) { l.cpu.busy = true }, false},
-		"another limit refuses":    {func(l *Law, _ *bucket) { l.little = false }, false},
-		"answers are missing":      {func(l *Law, _ *bucket) { l.flow.missing = true }, false},
-		"the latency is a guess":   {func(l *Law, _ *bucket) { l.latency.guessed = true }, false},
-		"the latency is in doubt":  {func(l *Law, _ *bucket) { l.flow.before.typical = 0.1 }, false},
-		"the limit is hardly used": {func(l *Law, _ *bucket) { l.history.n = 4 }, false},
+		"much is refused":         {func(*Law, *bucket) {}, true},
+		"as many as by chance":    {func(_ *Law, b *bucket) { b.ended = 76 }, true},
+		"fewer answers":           {func(_ *Law, b *bucket) { b.ended = 74 }, false},
+		"answers to a crowd":      {func(l *Law, _ *bucket) { l.flow.settled = 0.5 }, false},
+		"the CPU is short":        {func(l *Law, _ *bucket) { l.cpu.busy = true }, false},
+		"another limit refuses":   {func(l *Law, _ *bucket) { l.little = false }, false},
+		"answers are missing":     {func(l *Law, _ *bucket) { l.flow.missing = true }, false},
+		"the latency is a guess":  {func(l *Law, _ *bucket) { l.latency.guessed = true }, false},
+		"the latency is in doubt": {func(l *Law, _ *bucket) { l.flow.before.typical = 0.1 }, false},
+		"few are in flight":       {func(l *Law, _ *bucket) { l.history.n, l.flow.limit = 4, 4 }, false},
 	} {
 		l := New(Default())
 		l.little, l.history.rate, l.history.n, l.latency.typical, l.flow.limit, l.flow.settled = true, 100, 10, 0.1, 10, 5
-		recent, r := bucket{admitted: 100, refused: 100, ended: 100}, Reading{Dt: 0.5}
+		recent, r := bucket{admitted: 100, refused: 100, ended: 100, inside: 10}, Reading{Dt: 0.5}
 		c.change(l, &recent)
 		l.flow.sate(l, &r, &recent, 1, true)
 		require.False(t, l.flow.isSated(l.history.n), "%s: half a second is too short", name)
@@ -416,7 +437,13 @@ func TestWhatShowsThatAServiceIsFull(t *testing.T) {
 		}
 		l.flow.missing, l.flow.before.typical, l.latency.guessed = false, 0, false
 		l.flow.sate(l, &r, &recent, 1, false)
+		require.Equal(t, c.full, l.flow.isSated(l.history.n), "%s: hardly any is refused at the moment", name)
+		l.flow.sate(l, &r, &recent, 1, false)
 		require.False(t, l.flow.isSated(l.history.n), "%s: hardly any is refused", name)
+		l.flow.sate(l, &r, &recent, 1, true)
+		l.flow.sate(l, &r, &recent, 1, true)
+		l.flow.sate(l, &r, &bucket{admitted: 50, ended: 50}, 1, false)
+		require.False(t, l.flow.isSated(l.history.n), "%s: a pause", name)
 	}
 }
 
