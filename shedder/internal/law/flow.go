@@ -77,13 +77,8 @@ func (f *flow) slowed(l *latency, stay float64, pace bool) bool {
 
 // step computes the limit for the reading r.
 func (f *flow) step(l *Law, r *Reading) {
-	p, h := &l.P, &l.history
-	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, 4*p.Enough/math.Max(h.rate, 1e-9)))
-	recent, covered, _ := h.last(reach)
-	share := recent.share()
-	if recent.offered() < (1-p.Heavy)*math.Max(h.rate, f.held)*covered {
-		share = 0 // less is offered than the service has just answered: the limit is tight, which is no excess
-	}
+	p := &l.P
+	recent, _, share := f.excess(l, 4*p.Enough) // fewer may be a moment of chance, which is no reason to narrow the limit
 	heavy := share >= p.Heavy
 	f.settled += r.Dt
 	f.back += r.Dt
@@ -92,7 +87,8 @@ func (f *flow) step(l *Law, r *Reading) {
 	if over {
 		f.settled = 0
 	}
-	f.sate(l, r, &recent, covered, heavy)
+	latest, covered, refused := f.excess(l, p.Enough)
+	f.sate(l, r, &latest, covered, refused >= p.Heavy)
 	f.miss(l, r, heavy)
 	switch grows := f.piled >= sure; {
 	case grows:
@@ -118,6 +114,18 @@ func (f *flow) step(l *Law, r *Reading) {
 		f.balance(l, r.Dt, share)
 	}
 	f.bound(l, r)
+}
+
+// excess looks back over about the given number of answers, and returns what share of the offered requests was refused in excess of what
+// the service can answer.
+func (f *flow) excess(l *Law, answers float64) (recent bucket, covered, share float64) {
+	h := &l.history
+	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, answers/math.Max(h.rate, 1e-9)))
+	recent, covered, _ = h.last(reach)
+	if recent.offered() < (1-l.P.Heavy)*math.Max(h.rate, f.held)*covered {
+		return recent, covered, 0 // less is offered than the service has just answered: the limit is tight
+	}
+	return recent, covered, recent.share()
 }
 
 // sate looks for a window in which as many answers came as ever, but for what chance has added to the best rate, while much was refused, no
@@ -178,7 +186,7 @@ func (f *flow) takeBack(l *Law) {
 // tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
 func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 	p, h := &l.P, &l.history
-	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(h.rate, 1e-3)))
+	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(math.Max(h.rate, f.held), 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
 		if f.held == 0 && !l.latency.guessed { // answers may be missing already
 			before, covered, _ := h.last(2 * long)
