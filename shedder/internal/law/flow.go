@@ -122,7 +122,7 @@ func (f *flow) excess(l *Law, answers float64) (recent bucket, covered, share fl
 	h := &l.history
 	reach := math.Max(math.Max(0.3, 2*f.stay), math.Min(5, answers/math.Max(h.rate, 1e-9)))
 	recent, covered, _ = h.last(reach)
-	if recent.offered() < (1-l.P.Heavy)*math.Max(h.rate, f.held)*covered {
+	if recent.offered() < (1-l.P.Heavy)*l.Rate()*covered {
 		return recent, covered, 0 // less is offered than the service has just answered: the limit is tight
 	}
 	return recent, covered, recent.share()
@@ -186,7 +186,7 @@ func (f *flow) takeBack(l *Law) {
 // tighten narrows the limit, unless that costs answers: then requests are slow, not queued.
 func (f *flow) tighten(l *Law, dt, share float64, over bool) {
 	p, h := &l.P, &l.history
-	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(math.Max(h.rate, f.held), 1e-3)))
+	window := math.Max(1, math.Max(2*f.stay, p.Enough/math.Max(l.Rate(), 1e-3)))
 	if b, seconds, ok := h.last(window); ok {
 		if f.held == 0 && !l.latency.guessed { // answers may be missing already
 			before, covered, _ := h.last(2 * long)
